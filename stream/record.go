@@ -141,7 +141,9 @@ type Gaps struct {
 // Window is the part of a stream inside its cell's window [open, open+duration).
 // FirstNS and LastNS are the instants of its first and last event in it,
 // relative to the opening. CleanTokens and CleanNS are what the cell may count
-// when loops are salvaged (docs/measuring.md, "Loops").
+// when loops are salvaged (docs/measuring.md, "Loops"). Trimmed says that the
+// stream was cut at a loop's onset: then CleanNS runs from its first event in
+// the window, whose tokens are not in CleanTokens, to its last before the onset.
 type Window struct {
 	Tokens      float64     `json:"tokens"`
 	FirstTokens float64     `json:"first_tokens"`
@@ -150,6 +152,7 @@ type Window struct {
 	Events      int         `json:"events"`
 	CleanTokens float64     `json:"clean_tokens"`
 	CleanNS     int64       `json:"clean_ns"`
+	Trimmed     bool        `json:"trimmed"`
 }
 
 // Loop is one verdict about one channel. Onset, Period and ConfirmedAt are
