@@ -1,0 +1,177 @@
+package detect
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"math/rand/v2"
+)
+
+// blockBytes is the grain of all work: text is looked at in blocks of this
+// size at absolute offsets, so that no verdict depends on how it was cut, and
+// both sides of every comparison lie contiguous in memory.
+const blockBytes = 64
+
+// hashBase is odd so that no factor is lost, and drawn anew in each process so
+// that nobody can prepare texts whose hashes collide. A collision would only
+// cost one comparison in vain.
+var hashBase = rand.Uint64() | 1
+
+var hashBaseBlock = hashPower(blockBytes)
+
+func hashPower(n int) uint64 {
+	power := uint64(1)
+	for base := hashBase; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			power *= base
+		}
+		base *= base
+	}
+	return power
+}
+
+// history keeps the end of the text, and for each block boundary the hash of
+// everything before it, from which the hash of any stretch between boundaries
+// follows. It is a plain buffer that moves its tail to the front when full:
+// copying costs less than the wrap-around tests a ring needs in inner loops.
+type history struct {
+	text []byte
+	base int      // absolute offset of text[0], a multiple of blockBytes
+	sums []uint64 // sums[k]: hash of the text before base + k*blockBytes
+	keep int      // how much must stay reachable
+	most int      // capacity at full size
+}
+
+// firstBytes is small because most channels of most streams stay short.
+const firstBytes = 256
+
+// newHistory holds back enough for a run of the longest period to be traced to
+// its start when the anchors first see it; see scales.
+func newHistory(periodBytes int) history {
+	blocks := func(n int) int { return (n + blockBytes - 1) / blockBytes * blockBytes }
+	return history{
+		keep: blocks(periodBytes*9/4) + 4*blockBytes,
+		most: blocks(periodBytes*3) + 8*blockBytes,
+	}
+}
+
+func (h *history) reset() {
+	h.text = h.text[:0]
+	h.sums = append(h.sums[:0], 0)
+	h.base = 0
+}
+
+func (h *history) end() int { return h.base + len(h.text) }
+
+// at gives the text from absolute offset from to to.
+func (h *history) at(from, to int) []byte { return h.text[from-h.base : to-h.base] }
+
+// room makes space for at least one more block and returns how much fits.
+func (h *history) room() int {
+	if free := cap(h.text) - len(h.text); free >= blockBytes {
+		return free
+	}
+	if cap(h.text) < h.most {
+		h.grow(min(max(2*cap(h.text), firstBytes), h.most))
+	} else {
+		h.slide()
+	}
+	return cap(h.text) - len(h.text)
+}
+
+func (h *history) grow(size int) {
+	text := make([]byte, len(h.text), size)
+	copy(text, h.text)
+	h.text = text
+	sums := make([]uint64, max(len(h.sums), 1), size/blockBytes+1)
+	copy(sums, h.sums)
+	h.sums = sums
+}
+
+func (h *history) slide() {
+	drop := (len(h.text) - h.keep) / blockBytes * blockBytes
+	h.text = h.text[:copy(h.text, h.text[drop:])]
+	// Behind a confirmed loop no sums are kept any more.
+	h.sums = h.sums[:copy(h.sums, h.sums[min(drop/blockBytes, len(h.sums)):])]
+	h.base += drop
+}
+
+// sum is the hash of all text before a block boundary.
+func (h *history) sum(at int) uint64 { return h.sums[(at-h.base)/blockBytes] }
+
+// tail is the hash of the block that ends at a block boundary.
+func (h *history) tail(at int) uint64 { return h.sum(at) - h.sum(at-blockBytes)*hashBaseBlock }
+
+// window is the hash of the last window of a scale before a block boundary.
+func (h *history) window(at, scaleIndex int) uint64 {
+	sc := &scales[scaleIndex]
+	return h.sum(at) - h.sum(at-sc.window)*sc.power
+}
+
+// close notes the hash of a block that is over. The last block of a text may be
+// short; nothing follows it, so it needs no sum.
+func (h *history) close(block []byte, hash uint64) {
+	if len(block) == blockBytes {
+		h.sums = append(h.sums, h.sums[len(h.sums)-1]*hashBaseBlock+hash)
+	}
+}
+
+func hashOf(block []byte) uint64 {
+	var hash uint64
+	base := hashBase
+	for _, c := range block {
+		hash = hash*base + uint64(c)
+	}
+	return hash
+}
+
+// leads counts the characters that begin in text: all bytes but continuations.
+func leads(text []byte) int {
+	count := len(text)
+	for len(text) >= 8 {
+		word := binary.LittleEndian.Uint64(text)
+		count -= bits.OnesCount64(word >> 7 &^ (word >> 6) & 0x0101010101010101)
+		text = text[8:]
+	}
+	for _, c := range text {
+		if isContinuation(c) {
+			count--
+		}
+	}
+	return count
+}
+
+func isContinuation(c byte) bool { return c&0xC0 == 0x80 }
+
+// matching counts how many bytes of text, from the front, equal those of other,
+// which is as long.
+func matching(text, other []byte) int {
+	n := 0
+	for len(text)-n >= 8 {
+		diff := binary.LittleEndian.Uint64(text[n:]) ^ binary.LittleEndian.Uint64(other[n:])
+		if diff != 0 {
+			return n + bits.TrailingZeros64(diff)/8
+		}
+		n += 8
+	}
+	for n < len(text) && text[n] == other[n] {
+		n++
+	}
+	return n
+}
+
+// matchingBack is matching from the back.
+func matchingBack(text, other []byte) int {
+	n := 0
+	for len(text)-n >= 8 {
+		a, b := text[:len(text)-n], other[:len(other)-n]
+		diff := binary.LittleEndian.Uint64(a[len(a)-8:]) ^ binary.LittleEndian.Uint64(b[len(b)-8:])
+		if diff != 0 {
+			return n + bits.LeadingZeros64(diff)/8
+		}
+		n += 8
+	}
+	for n < len(text) && text[len(text)-1-n] == other[len(other)-1-n] {
+		n++
+	}
+	return n
+}

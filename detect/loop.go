@@ -1,0 +1,196 @@
+package detect
+
+// Loop judges the text of one channel of one choice. Make it with [New]. It is
+// not safe for concurrent use.
+type Loop struct {
+	limits  Limits
+	scales  []scale // those that reach up to the longest period
+	history history
+	chars   int // characters fed
+
+	blockFrom  int // where the block at work begins, else the next one
+	blockTo    int
+	blockChars int // characters before blockFrom
+
+	runs    runs
+	anchors []anchor
+	rolled  []rolled
+	white   whiteRun
+
+	verdicts []Verdict // one a level, rising
+	finished bool
+}
+
+// New makes the state for one channel. It fails if a limit is out of range.
+func New(limits Limits) (*Loop, error) {
+	if err := limits.Validate(); err != nil {
+		return nil, err
+	}
+	l := &Loop{limits: limits.withDefaults()}
+	for i := range scales {
+		if scales[i].under < l.limits.PeriodBytes {
+			l.scales = scales[:i+1]
+		}
+	}
+	l.history = newHistory(l.limits.PeriodBytes)
+	l.rolled = make([]rolled, len(l.scales))
+	return l, nil
+}
+
+// Reset makes the state ready for another text with the same limits. It keeps
+// the memory it has grown to, so that states can be pooled.
+func (l *Loop) Reset() {
+	l.history.reset()
+	l.chars = 0
+	l.blockFrom, l.blockTo, l.blockChars = 0, 0, 0
+	l.runs = l.runs[:0]
+	l.white = whiteRun{}
+	clear(l.verdicts) // lets go of the excerpts
+	l.verdicts = l.verdicts[:0]
+	l.finished = false
+}
+
+// Feed looks at the next piece of text, which may be empty and may end within a
+// character. It reports whether the level rose; see [Loop.Verdict]. The piece is
+// not kept. After Finish it does nothing.
+func (l *Loop) Feed(text []byte) (rose bool) { return feed(l, text) }
+
+// FeedString is [Loop.Feed] for a string.
+func (l *Loop) FeedString(text string) (rose bool) { return feed(l, text) }
+
+func feed[T string | []byte](l *Loop, text T) bool {
+	if l.finished {
+		return false
+	}
+	before := len(l.verdicts)
+	h := &l.history
+	for len(text) > 0 {
+		n := min(h.room(), len(text))
+		h.text = append(h.text, text[:n]...)
+		l.chars += leads(h.text[len(h.text)-n:])
+		text = text[n:]
+		l.work()
+	}
+	return len(l.verdicts) > before
+}
+
+// Finish tells that the text is over and looks at what is left of it. It reports
+// whether the level rose.
+func (l *Loop) Finish() (rose bool) {
+	if l.finished {
+		return false
+	}
+	before := len(l.verdicts)
+	l.finished = true
+	l.work()
+	return len(l.verdicts) > before
+}
+
+// work goes through the blocks that are complete; after Finish, also the rest.
+func (l *Loop) work() {
+	end := l.history.end()
+	for l.Level() < Confirmed && end-l.blockFrom >= blockBytes {
+		l.block(l.blockFrom + blockBytes)
+	}
+	if l.Level() < Confirmed && l.finished {
+		l.block(end)
+	}
+	if l.Level() == Confirmed {
+		l.trail(end)
+	}
+}
+
+// block judges the text up to to, less than or just one block on. At the end of
+// a text it may be empty: what was undecided in the block before is known then.
+func (l *Loop) block(to int) {
+	from := l.blockFrom
+	l.blockTo = to
+	l.advanceRuns(from, to)
+	l.seek(from, to)
+	l.judgeRuns()
+	l.judgeWhite()
+	l.followRuns()
+	l.dropEndedRuns()
+	l.blockChars += leads(l.history.at(from, to))
+	l.blockFrom = to
+}
+
+// judgeRuns raises the level if a rule holds for some run.
+func (l *Loop) judgeRuns() {
+	if l.Level() < Suspected {
+		l.raiseRun(Suspected, suspectCycles, suspectChars)
+	}
+	if l.Level() < Confirmed {
+		l.raiseRun(Confirmed, l.limits.Cycles, l.limits.Chars)
+	}
+}
+
+func (l *Loop) raiseRun(kind Kind, cycles, chars int) {
+	found, ok := l.firstHeld(cycles, chars)
+	if !ok {
+		return
+	}
+	r := found.run
+	v := Verdict{Kind: kind, Onset: r.onsetAt(), Period: r.period(), ConfirmedAt: found.end, Running: true}
+	v.describe(l.cycleOf(r))
+	l.verdicts = append(l.verdicts, v)
+}
+
+// followRuns brings the verdicts about runs up to the text looked at.
+func (l *Loop) followRuns() {
+	for i := range l.verdicts {
+		v := &l.verdicts[i]
+		if !v.Running || v.Kind != Suspected && v.Kind != Confirmed {
+			continue
+		}
+		if r := l.runOf(v); r != nil {
+			v.follow(l.lengthOf(r), !r.ended)
+		}
+	}
+}
+
+func (l *Loop) runOf(v *Verdict) *run {
+	for i := range l.runs {
+		if r := &l.runs[i]; r.lag == int(v.Period.Bytes) && r.onset == int(v.Onset.Bytes) {
+			return r
+		}
+	}
+	return nil
+}
+
+// trail follows a confirmed loop, and nothing else, to end. The rest of the
+// state rests.
+func (l *Loop) trail(end int) {
+	v := &l.verdicts[len(l.verdicts)-1]
+	if !v.Running {
+		return
+	}
+	l.runs[0] = *l.runOf(v)
+	l.runs = l.runs[:1]
+	l.advanceRuns(l.runs[0].end, end)
+	l.followRuns()
+}
+
+// Level is the kind of the highest verdict so far.
+func (l *Loop) Level() Kind {
+	if len(l.verdicts) == 0 {
+		return None
+	}
+	return l.verdicts[len(l.verdicts)-1].Kind
+}
+
+// Verdict gives the highest verdict so far; its kind is None if there is none.
+func (l *Loop) Verdict() Verdict {
+	if len(l.verdicts) == 0 {
+		return Verdict{}
+	}
+	return l.verdicts[len(l.verdicts)-1]
+}
+
+// Verdicts gives every verdict so far, one a level, in the order in which the
+// level rose: a single Feed may raise it more than once. The slice is valid
+// until the next call of Feed, Finish or Reset.
+func (l *Loop) Verdicts() []Verdict { return l.verdicts }
+
+// Fed is how much text came so far.
+func (l *Loop) Fed() Extent { return Extent{int64(l.history.end()), int64(l.chars)} }
