@@ -1,0 +1,254 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/streamgauge/streamgauge/matrix"
+	"github.com/streamgauge/streamgauge/stream"
+)
+
+// page is a run arranged for reading, before any drawing.
+type page struct {
+	title  string
+	facts  [][2]string // name, value
+	tables []table
+	notes  []string // footnotes, in order; the mark of notes[i] is i+1
+	legend string   // explains marks that stand in the tables
+	remark string   // how the run ended, when it did not end well
+}
+
+type table struct {
+	title string
+	head  []string
+	rows  [][]string // first column is a label, the others are right-aligned
+}
+
+// footnotes numbers each distinct remark once, however many cells carry it.
+type footnotes struct {
+	text []string
+	at   map[string]int
+}
+
+func (f *footnotes) mark(text string) int {
+	if n, ok := f.at[text]; ok {
+		return n
+	}
+	f.text = append(f.text, text)
+	f.at[text] = len(f.text)
+	return len(f.text)
+}
+
+// marks returns the footnote marks of a cell, " [1,2]", numbering what is new.
+func (f *footnotes) marks(c *matrix.Cell) string {
+	var ns []string
+	add := func(text string) {
+		if n := strconv.Itoa(f.mark(text)); !slices.Contains(ns, n) {
+			ns = append(ns, n)
+		}
+	}
+	if c.Message != "" {
+		add(fmt.Sprintf("%s: %s", statusTitle(c.Status), c.Message))
+	}
+	for _, w := range c.Warnings {
+		add(fmt.Sprintf("%s: %s", w.Code, w.Message))
+	}
+	if len(ns) == 0 {
+		return ""
+	}
+	return " [" + strings.Join(ns, ",") + "]"
+}
+
+func arrange(run *matrix.Run) page {
+	f := &footnotes{at: map[string]int{}}
+	p := page{title: title(run), facts: facts(run)}
+	cells := index(run.Cells)
+	p.tables = append(p.tables, prefillTable(run.Cells, f)...)
+	for _, m := range []struct {
+		title string
+		of    func(*matrix.Cell) stream.Null[float64]
+		mark  bool
+	}{
+		{"Total tok/s", func(c *matrix.Cell) stream.Null[float64] { return c.TotalTokS }, true},
+		{"Per request tok/s (median)", func(c *matrix.Cell) stream.Null[float64] { return c.RequestTokS }, false},
+		{"TTFT, ms (median of the start burst)", func(c *matrix.Cell) stream.Null[float64] { return c.TTFTMS }, false},
+		{"Time between tokens, ms (median)", func(c *matrix.Cell) stream.Null[float64] { return c.TBTMS }, false},
+	} {
+		p.tables = append(p.tables, cells.tables(m.title, m.of, m.mark, f)...)
+	}
+	p.tables = append(p.tables, allTable(run.Cells, f)...)
+	p.notes = f.text
+	if slices.ContainsFunc(run.Cells, func(c matrix.Cell) bool { return provisional(&c, c.TotalTokS) }) {
+		p.legend = "? marks a provisional number: the status of its cell is not Valid."
+	}
+	for _, w := range run.Header.Warnings {
+		p.notes = append(p.notes, w.Code+": "+w.Message)
+	}
+	switch {
+	case run.End == nil:
+		p.remark = "This run was cut off: its file has no end line. What is above was measured before that."
+	case run.End.Outcome != "done":
+		p.remark = fmt.Sprintf("This run ended as %s: %s.", run.End.Outcome, strings.TrimSuffix(run.End.Message, "."))
+	}
+	return p
+}
+
+func title(run *matrix.Run) string {
+	e := run.Header.Engine
+	name := e.Model
+	if name == "" {
+		name = "unknown model"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s on %s %s", name, e.Kind, e.Version))
+}
+
+func facts(run *matrix.Run) [][2]string {
+	h, e, c := &run.Header, &run.Header.Engine, &run.Header.Config
+	known := func(n int) string {
+		if n == 0 {
+			return "unknown"
+		}
+		return strconv.Itoa(n) + " tokens"
+	}
+	fs := [][2]string{
+		{"server", c.URL},
+		{"model limit", known(e.MaxModelLen)},
+		{"KV capacity", known(e.KVTokens)},
+		{"window", fmt.Sprintf("%g s, settle %g s, max tokens %d", c.DurationS, c.SettleS, c.MaxTokens)},
+		{"rules", fmt.Sprintf("on-loop %s, prefix %s, kv-rule %s, EOS %s", c.OnLoop, c.Prefix, c.KVRule,
+			map[bool]string{true: "ignored (--force-length)", false: "respected"}[c.ForceLength])},
+		{"measured by", h.Tool + ", " + stampWords(run.Cells)},
+		{"started", h.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
+	}
+	if h.Proxy != "" {
+		fs = append(fs, [2]string{"proxy", h.Proxy})
+	}
+	for _, k := range slices.Sorted(maps.Keys(h.Notes)) {
+		fs = append(fs, [2]string{k, h.Notes[k]})
+	}
+	return fs
+}
+
+// stampWords says who took the instants behind the cells.
+func stampWords(cells []matrix.Cell) string {
+	var seen []string
+	for i := range cells {
+		if s := cells[i].Stamps; s != "" && !slices.Contains(seen, s) {
+			seen = append(seen, s)
+		}
+	}
+	if len(seen) == 0 {
+		return "no stamps"
+	}
+	return strings.Join(seen, " and ") + " stamps"
+}
+
+// grid holds the decode cells by coordinates, in the order of the run.
+type grid struct {
+	contexts, concurrency []int
+	at                    map[[2]int]*matrix.Cell
+}
+
+// index arranges the decode cells; of repeats the last stands in the matrix,
+// all of them in the list of measurements.
+func index(cells []matrix.Cell) grid {
+	g := grid{at: map[[2]int]*matrix.Cell{}}
+	for i := range cells {
+		c := &cells[i]
+		if c.Phase != matrix.Decode {
+			continue
+		}
+		if !slices.Contains(g.contexts, c.Context) {
+			g.contexts = append(g.contexts, c.Context)
+		}
+		if !slices.Contains(g.concurrency, c.Concurrency) {
+			g.concurrency = append(g.concurrency, c.Concurrency)
+		}
+		g.at[[2]int{c.Context, c.Concurrency}] = c
+	}
+	return g
+}
+
+func (g grid) tables(title string, of func(*matrix.Cell) stream.Null[float64], mark bool, f *footnotes) []table {
+	if len(g.contexts) == 0 {
+		return nil
+	}
+	t := table{title: title, head: []string{"context \\ C"}}
+	for _, c := range g.concurrency {
+		t.head = append(t.head, strconv.Itoa(c))
+	}
+	for _, l := range g.contexts {
+		row := []string{contextLabel(l)}
+		for _, c := range g.concurrency {
+			row = append(row, matrixEntry(g.at[[2]int{l, c}], of, mark, f))
+		}
+		t.rows = append(t.rows, row)
+	}
+	return []table{t}
+}
+
+func matrixEntry(c *matrix.Cell, of func(*matrix.Cell) stream.Null[float64], mark bool, f *footnotes) string {
+	if c == nil {
+		return "not run"
+	}
+	v := of(c)
+	text := number(v)
+	switch {
+	case !v.OK && c.Status != matrix.Valid:
+		text = statusWord(c.Status)
+	case provisional(c, v):
+		text += "?"
+	}
+	if mark {
+		text += f.marks(c)
+	}
+	return text
+}
+
+// provisional reports whether v is a number that its cell's status qualifies.
+func provisional(c *matrix.Cell, v stream.Null[float64]) bool {
+	return v.OK && c.Status != matrix.Valid
+}
+
+func prefillTable(cells []matrix.Cell, f *footnotes) []table {
+	t := table{title: "Prefill (cold, one request at a time; medians)", head: []string{"context", "prompt tokens", "tok/s", "TTFT ms", "samples"}}
+	for i := range cells {
+		c := &cells[i]
+		if c.Phase != matrix.Prefill {
+			continue
+		}
+		rate := number(c.TotalTokS)
+		if !c.TotalTokS.OK {
+			rate = statusWord(c.Status)
+		}
+		t.rows = append(t.rows, []string{contextLabel(c.Context), count(c.PromptTokens), rate + f.marks(c), number(c.TTFTMS), count(c.Completed)})
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	return []table{t}
+}
+
+func allTable(cells []matrix.Cell, f *footnotes) []table {
+	t := table{title: "All measurements (tok/s in total and per request, times in ms)", head: []string{
+		"context", "C", "status", "tok/s", "req tok/s", "TTFT", "TBT", "active", "done", "tokens", "s",
+	}}
+	for i := range cells {
+		c := &cells[i]
+		if c.Phase != matrix.Decode {
+			continue
+		}
+		t.rows = append(t.rows, []string{
+			contextLabel(c.Context), strconv.Itoa(c.Concurrency), statusTitle(c.Status) + f.marks(c),
+			number(c.TotalTokS), number(c.RequestTokS), number(c.TTFTMS), number(c.TBTMS),
+			number(c.AvgActive), count(c.Completed), whole(c.OutputTokens), number(c.MeasuredS),
+		})
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	return []table{t}
+}
