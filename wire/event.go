@@ -25,6 +25,17 @@ const (
 	Tool0                    // tool_calls[].function.{name,arguments}; Tool0+n for index n
 )
 
+// maxTool is the highest tool call index that has a channel of its own.
+const maxTool = 200
+
+// toolChannel is the channel of tool call i; calls beyond maxTool share one.
+func toolChannel(i int) Channel {
+	if i < 0 || i > maxTool {
+		i = maxTool
+	}
+	return Tool0 + Channel(i)
+}
+
 // String returns the word used in records: content, reasoning, refusal, tool:N.
 func (c Channel) String() string {
 	switch c {
@@ -73,12 +84,14 @@ type Choice struct {
 	TokenIDs int    // entries in token_ids / output_ids, or None
 	Logprobs int    // logprob entries, or None
 	Finish   []byte // finish_reason; nil when absent, null or ""
+	Stop     []byte // stop_reason when it is a string, for example repetition_detected
 }
 
 // Part is a piece of text of one channel, unescaped (invalid escapes and lone
 // surrogates are kept as they stand).
 type Part struct {
 	Channel Channel
+	Name    bool // Text is the name of the function, not its arguments
 	Text    []byte
 }
 

@@ -1,0 +1,184 @@
+package wire
+
+import "bytes"
+
+// DefaultMaxEvent is the size of an event, in bytes, over which a Decoder
+// skips it: above the largest that engines send (prompt_token_ids of a
+// 251K prompt are 2 MB), below what hurts.
+const DefaultMaxEvent = 8 << 20
+
+// keepBuffer is the largest buffer that a Decoder keeps between events. One
+// huge event must not be paid for during the rest of the process.
+const keepBuffer = 256 << 10
+
+// body is what the bytes turned out to be.
+type body uint8
+
+const (
+	unsure body = iota // nothing but white space so far
+	lines              // an event stream
+	values             // bare JSON values
+	opaque             // not to be understood; see blind
+)
+
+// Decoder turns the body of one response into events. Use: Push the bytes of
+// a read, call Next until it returns nil, and so on; at the body's end, Close.
+// The zero Decoder is not usable, NewDecoder makes one. Not safe for
+// concurrent use.
+type Decoder struct {
+	max      int
+	body     body
+	blind    string
+	comments int
+	bom      int // bytes of a byte order mark seen at the start
+
+	in       []byte // pushed and not yet consumed from pos on; the caller's
+	pos      int
+	lf, cr   int // next LF and CR at or after pos, len(in) when there is none
+	afterCR  bool
+	line     []byte // start of a line whose end is not in yet
+	lineSize int    // of line, with the bytes dropped because of max
+
+	event framed
+	json  nesting
+	chunk chunk
+}
+
+// framed is the event that is being collected.
+type framed struct {
+	data   []byte // payload
+	view   []byte // payload while it is one line that lies whole in the input
+	size   int    // payload bytes, those dropped included
+	has    bool   // a data line was seen
+	failed bool   // event: error, or an error: line
+	over   bool   // too large, data was dropped
+}
+
+// NewDecoder returns a Decoder for a body in dialect d. maxEvent is the size in
+// bytes over which an event is skipped, 0 means DefaultMaxEvent.
+func NewDecoder(d Dialect, maxEvent int) *Decoder {
+	if maxEvent <= 0 {
+		maxEvent = DefaultMaxEvent
+	}
+	dec := &Decoder{max: maxEvent}
+	dec.Reset(d)
+	return dec
+}
+
+// Reset makes the Decoder ready for another body and keeps its buffers.
+func (d *Decoder) Reset(dialect Dialect) {
+	d.body, d.blind = unsure, ""
+	if dialect == Unknown {
+		d.body, d.blind = opaque, "dialect"
+	}
+	d.comments, d.bom = 0, 0
+	d.setInput(nil)
+	d.afterCR = false
+	d.line, d.lineSize = trim(d.line), 0
+	d.event = framed{data: trim(d.event.data)}
+	d.json = nesting{}
+	d.chunk.reset()
+}
+
+// trim empties a buffer, and drops one that has grown beyond reason.
+func trim(b []byte) []byte {
+	if cap(b) > keepBuffer {
+		return nil
+	}
+	return b[:0]
+}
+
+// Push gives the Decoder the bytes of one read. It keeps p until Next has
+// returned nil; p must not change before that.
+func (d *Decoder) Push(p []byte) {
+	if d.pos < len(d.in) {
+		// The caller did not drain the last read: join the two.
+		p = append(bytes.Clone(d.in[d.pos:]), p...)
+	}
+	d.setInput(p)
+}
+
+func (d *Decoder) setInput(p []byte) {
+	d.in, d.pos, d.lf, d.cr = p, 0, -1, -1
+}
+
+// Next returns the next event that the pushed bytes complete, nil when there
+// is none. The event is valid until the next call of Push, Next, Close or
+// Reset.
+func (d *Decoder) Next() *Event {
+	if d.pos >= len(d.in) {
+		return nil
+	}
+	if d.body == unsure {
+		d.sniff()
+	}
+	switch d.body {
+	case lines:
+		return d.nextLine()
+	case values:
+		return d.nextValue()
+	}
+	d.setInput(nil)
+	return nil
+}
+
+// Close returns the event that the body's end completes, if any: one that
+// lacks its blank line but is whole. It must be called after Next has returned
+// nil. The standard drops such an event; for counting, its token was made.
+func (d *Decoder) Close() *Event {
+	if d.body != lines {
+		return nil
+	}
+	if d.lineSize > 0 {
+		d.heldLine()
+	}
+	ev := d.dispatch()
+	if ev == nil || ev.Kind == Malformed {
+		// Half an event is what a cut leaves, not something the server said.
+		return nil
+	}
+	ev.Unterminated = true
+	return ev
+}
+
+// Comments returns the number of comment lines and of keep-alives wrapped as
+// data so far.
+func (d *Decoder) Comments() int { return d.comments }
+
+// Blind returns why (a part of) the body could not be read: "dialect", "html",
+// "encoded" (compressed bytes), "event_size", or "" when all of it was.
+func (d *Decoder) Blind() string { return d.blind }
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// sniff decides by the first byte what the body is.
+func (d *Decoder) sniff() {
+	for d.pos < len(d.in) {
+		c := d.in[d.pos]
+		switch {
+		case d.bom < len(byteOrderMark) && c == byteOrderMark[d.bom]:
+			d.bom++
+			d.pos++
+			continue
+		case isSpace(c):
+			d.pos++
+			continue
+		case c == '{' || c == '[':
+			d.body = values
+		case c == '<':
+			d.body, d.blind = opaque, "html"
+		case c == 0x1f: // gzip
+			d.body, d.blind = opaque, "encoded"
+		default:
+			d.body = lines
+		}
+		return
+	}
+}
+
+// tooLarge notes that a part of the body was skipped.
+func (d *Decoder) tooLarge() {
+	if d.blind == "" {
+		d.blind = "event_size"
+	}
+}

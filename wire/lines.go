@@ -1,0 +1,162 @@
+package wire
+
+import "bytes"
+
+// nextLine consumes lines until one completes an event.
+func (d *Decoder) nextLine() *Event {
+	for d.pos < len(d.in) {
+		if d.afterCR {
+			// A CR ends a line at once; the LF of a CRLF may come with the
+			// next read and must not end another.
+			d.afterCR = false
+			if d.in[d.pos] == '\n' {
+				d.pos++
+				continue
+			}
+		}
+		end := d.lineEnd()
+		if end == len(d.in) {
+			d.hold(d.in[d.pos:])
+			d.pos = end
+			break
+		}
+		line := d.in[d.pos:end]
+		d.afterCR = d.in[end] == '\r'
+		d.pos = end + 1
+		if d.lineSize > 0 {
+			d.hold(line)
+			d.heldLine()
+			continue
+		}
+		if len(line) == 0 {
+			if ev := d.dispatch(); ev != nil {
+				return ev
+			}
+			continue
+		}
+		d.field(line, true, 0)
+	}
+	d.keepView()
+	d.setInput(nil)
+	return nil
+}
+
+// lineEnd returns the index of the next line end at or after pos. Both kinds
+// are remembered, so that a read full of CRs is scanned once and not once a
+// line.
+func (d *Decoder) lineEnd() int {
+	if d.lf < d.pos {
+		d.lf = indexFrom(d.in, d.pos, '\n')
+	}
+	if d.cr < d.pos {
+		d.cr = indexFrom(d.in, d.pos, '\r')
+	}
+	return min(d.lf, d.cr)
+}
+
+func indexFrom(p []byte, i int, c byte) int {
+	if n := bytes.IndexByte(p[i:], c); n >= 0 {
+		return i + n
+	}
+	return len(p)
+}
+
+// hold keeps the start of a line, up to the size limit.
+func (d *Decoder) hold(p []byte) {
+	d.lineSize += len(p)
+	if room := d.max - len(d.line); len(p) > room {
+		p = p[:max(room, 0)]
+	}
+	d.line = append(d.line, p...)
+}
+
+// heldLine takes the line that hold has put together.
+func (d *Decoder) heldLine() {
+	line, dropped := d.line, d.lineSize-len(d.line)
+	d.line, d.lineSize = trim(d.line), 0
+	d.field(line, false, dropped)
+}
+
+// field takes one line that is not blank. whole says that the line lies in the
+// input and stays valid until the input is consumed; dropped is the number of
+// bytes that hold left out at its end.
+func (d *Decoder) field(line []byte, whole bool, dropped int) {
+	name, value := line, []byte(nil)
+	if i := bytes.IndexByte(line, ':'); i >= 0 {
+		name, value = line[:i], line[i+1:]
+		if len(value) > 0 && value[0] == ' ' {
+			value = value[1:]
+		}
+	}
+	switch string(name) {
+	case "data":
+		d.payload(value, whole, dropped)
+	case "":
+		d.comments++
+	case "event":
+		d.event.failed = string(value) == "error"
+	case "error":
+		// Not a field of the standard: llama.cpp before September 2025
+		// sent its errors so (llama.cpp#16109).
+		d.event.failed = true
+		d.payload(value, whole, dropped)
+	}
+}
+
+// payload adds a data line to the event.
+func (d *Decoder) payload(value []byte, whole bool, dropped int) {
+	e := &d.event
+	e.size += len(value) + dropped
+	if e.has {
+		d.keepView()
+		e.size++ // the LF that joins two lines
+		if !e.over {
+			e.data = append(e.data, '\n')
+		}
+	}
+	first := !e.has
+	e.has = true
+	switch {
+	case e.over:
+	case dropped > 0 || e.size > d.max:
+		e.over = true
+		e.data = trim(e.data)
+	case first && whole:
+		e.view = value
+	default:
+		e.data = append(e.data, value...)
+	}
+}
+
+// keepView copies the payload out of the input before the input goes away.
+func (d *Decoder) keepView() {
+	if d.event.view != nil {
+		d.event.data = append(d.event.data, d.event.view...)
+		d.event.view = nil
+	}
+}
+
+// dispatch ends the event, as a blank line does, and returns it. It returns
+// nil for events without data and for keep-alives.
+func (d *Decoder) dispatch() *Event {
+	e := &d.event
+	if !e.has {
+		e.failed = false // a bare event: line says nothing
+		return nil
+	}
+	data := e.view
+	if data == nil {
+		data = e.data
+	}
+	size, failed, over := e.size, e.failed, e.over
+	d.event = framed{data: trim(e.data)}
+	if over {
+		d.tooLarge()
+		return d.chunk.malformed(size)
+	}
+	ev := d.chunk.read(data, failed)
+	if ev == nil {
+		d.comments++
+	}
+	return ev
+}

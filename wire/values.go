@@ -1,0 +1,66 @@
+package wire
+
+// nesting is where a scan through bare JSON values stands.
+type nesting struct {
+	depth   int
+	text    bool // inside a string
+	escape  bool // behind a backslash in it
+	garbage bool // between values, something that is none was reported
+}
+
+// nextValue consumes input until a top-level value closes.
+func (d *Decoder) nextValue() *Event {
+	start := d.pos
+	for d.pos < len(d.in) {
+		c := d.in[d.pos]
+		d.pos++
+		n := &d.json
+		switch {
+		case n.escape:
+			n.escape = false
+		case n.text:
+			n.escape = c == '\\'
+			n.text = c != '"'
+		case n.depth == 0 && c != '{' && c != '[':
+			start = d.pos
+			if !isSpace(c) && !n.garbage {
+				n.garbage = true
+				return d.chunk.malformed(1)
+			}
+		case c == '"':
+			n.text = true
+		case c == '{' || c == '[':
+			n.depth++
+			n.garbage = false
+		case c == '}' || c == ']':
+			if n.depth--; n.depth == 0 {
+				return d.value(d.in[start:d.pos])
+			}
+		}
+	}
+	if d.json.depth > 0 {
+		d.event.size += len(d.in) - start
+		if d.event.size > d.max {
+			// Where the value ends no longer matters: a bare body is one
+			// value in all dialects read here.
+			d.tooLarge()
+			d.body = opaque
+			d.setInput(nil)
+			d.event.data = trim(d.event.data)
+			return d.chunk.malformed(d.event.size)
+		}
+		d.event.data = append(d.event.data, d.in[start:]...)
+	}
+	d.setInput(nil)
+	return nil
+}
+
+// value returns the event of a value whose last bytes are end.
+func (d *Decoder) value(end []byte) *Event {
+	if len(d.event.data) > 0 {
+		d.event.data = append(d.event.data, end...)
+		end = d.event.data
+	}
+	d.event = framed{data: trim(d.event.data)}
+	return d.chunk.read(end, false)
+}
