@@ -1,0 +1,190 @@
+package loadgen
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/streamgauge/streamgauge/matrix"
+)
+
+// Max in Config.Contexts stands for the largest context that fits
+// (docs/measuring.md, "Prefill": model limit − max_tokens − 1024, down to 1K).
+const Max = -1
+
+// DefaultAsk is the literal end of each prompt. It asks for long, varied text,
+// so that a model is not driven into a loop by the request itself.
+const DefaultAsk = "Write a long story for grown readers in many short chapters, at least four thousand words. " +
+	"Let every chapter bring another place, other people and an unexpected turn, vary the length of the sentences, " +
+	"never repeat a sentence, and begin at once with the first chapter."
+
+// Defaults of the run flags (contract: commands).
+const (
+	DefaultDuration  = 30 * time.Second
+	DefaultSettle    = 3 * time.Second
+	DefaultMaxTokens = 4096
+	DefaultStall     = 60 * time.Second
+	DefaultConnect   = 10 * time.Second
+	DefaultMaxFailed = 0.01
+)
+
+// OnLoop says what becomes of a cell in which a stream looped.
+type OnLoop string
+
+const (
+	Salvage OnLoop = "salvage" // count the clean spans
+	Discard OnLoop = "discard" // the cell is looped and has no numbers
+)
+
+// Prefix says what the prompts of a cell have in common.
+type Prefix string
+
+const (
+	Shared   Prefix = "shared"   // one salted context text, a different tail a stream
+	Distinct Prefix = "distinct" // one salted context text a slot
+)
+
+// Config is a run's settings. A zero field means the default its comment names.
+type Config struct {
+	Model       string // "": the server's only model
+	Endpoint    string // "chat" or "completions"; "": chat
+	Contexts    []int  // tokens, in the order to run; Max for the largest; nil: 8k,16k,32k,64k,128k,max as far as they fit
+	Concurrency []int  // in the order to run; nil: 1,2,4,…,128
+
+	Duration  time.Duration // of a window; 0: 30 s
+	Settle    time.Duration // after every slot has produced a token; 0: 3 s, negative: none
+	MaxTokens int           // of a reply; 0: 4096
+	MaxTime   time.Duration // of the whole run; 0: none
+
+	ForceLength bool // ask the server to ignore the end of the text
+	OnLoop      OnLoop
+	Prefix      Prefix
+	KVRule      matrix.KVRule
+	KVTokens    int // 0: from the server
+
+	Temperature *float64
+	TopP        *float64
+	Extra       map[string]any // merged into each request body
+	Header      http.Header    // sent with each request
+	Ask         string         // "": DefaultAsk
+
+	TTFTTimeout    time.Duration // 0: 60 s + 5 ms a context token and stream
+	StallTimeout   time.Duration // between generated events; 0: 60 s
+	ConnectTimeout time.Duration // 0: 10 s
+	MaxFailed      float64       // share of a cell's streams; 0: 1 %, negative: none may fail
+
+	Repeat int    // 0: 1
+	Seed   uint64 // 0: 1
+	// Salt is mixed into the salt of every prompt. Empty: the seed alone
+	// determines the bodies, and a second run finds the server's prompt cache
+	// warm; a fresh one per run keeps prefill rows cold.
+	Salt string
+
+	// PrefillSamples and PrefillTime end a prefill row, whichever comes first.
+	PrefillSamples int           // 0: 3
+	PrefillTime    time.Duration // 0: 10 s
+	NoPrefill      bool          // leave the prefill rows out
+
+	// ProxyAdmin is the admin base URL of our proxy in front of the server;
+	// "": loadgen measures alone.
+	ProxyAdmin string
+
+	Tool  string            // "streamgauge v1.2.3", for the header
+	Notes map[string]string // --note facts, for the header
+}
+
+// withDefaults fills the zero fields.
+func (c Config) withDefaults() Config {
+	def(&c.Endpoint, "chat")
+	def(&c.Duration, DefaultDuration)
+	def(&c.Settle, DefaultSettle)
+	c.Settle = max(c.Settle, 0)
+	def(&c.MaxTokens, DefaultMaxTokens)
+	def(&c.OnLoop, Salvage)
+	def(&c.Prefix, Shared)
+	def(&c.KVRule, matrix.KVDistinct)
+	def(&c.Ask, DefaultAsk)
+	def(&c.StallTimeout, DefaultStall)
+	def(&c.ConnectTimeout, DefaultConnect)
+	def(&c.MaxFailed, DefaultMaxFailed)
+	c.MaxFailed = max(c.MaxFailed, 0)
+	def(&c.Repeat, 1)
+	def(&c.Seed, 1)
+	def(&c.PrefillSamples, 3)
+	def(&c.PrefillTime, 10*time.Second)
+	if len(c.Concurrency) == 0 {
+		c.Concurrency = []int{1, 2, 4, 8, 16, 32, 64, 128}
+	}
+	return c
+}
+
+func def[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+// Validate reports all mistakes of the settings together, one a line.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var bad mistakes
+	bad.unless(c.Endpoint == "chat" || c.Endpoint == "completions", "endpoint %q is neither chat nor completions", c.Endpoint)
+	bad.unless(c.OnLoop == Salvage || c.OnLoop == Discard, "on-loop %q is neither salvage nor discard", c.OnLoop)
+	bad.unless(c.Prefix == Shared || c.Prefix == Distinct, "prefix %q is neither shared nor distinct", c.Prefix)
+	bad.unless(c.KVRule == matrix.KVDistinct || c.KVRule == matrix.KVShared || c.KVRule == matrix.KVOff,
+		"kv-rule %q is none of distinct, shared, off", c.KVRule)
+	for _, l := range c.Contexts {
+		bad.unless(l >= 0 || l == Max, "context %d is negative", l)
+	}
+	for _, n := range c.Concurrency {
+		bad.unless(n > 0, "concurrency %d is not positive", n)
+	}
+	bad.unless(c.Duration > 0, "duration %v is not positive", c.Duration)
+	bad.unless(c.MaxTokens > 0, "max-tokens %d is not positive", c.MaxTokens)
+	bad.unless(c.Repeat > 0, "repeat %d is not positive", c.Repeat)
+	bad.unless(c.MaxFailed <= 1, "max-failed %g is over 1", c.MaxFailed)
+	bad.unless(c.KVTokens >= 0, "kv-tokens %d is negative", c.KVTokens)
+	bad.unless(c.TTFTTimeout >= 0 && c.StallTimeout > 0 && c.ConnectTimeout > 0, "a timeout is negative")
+	return bad.err()
+}
+
+type mistakes []string
+
+func (m *mistakes) unless(ok bool, format string, args ...any) {
+	if !ok {
+		*m = append(*m, fmt.Sprintf(format, args...))
+	}
+}
+
+func (m mistakes) err() error {
+	switch len(m) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("settings: %s", m[0])
+	}
+	s := fmt.Sprintf("%d mistakes in the settings:", len(m))
+	for _, line := range m {
+		s += "\n  " + line
+	}
+	return fmt.Errorf("%s", s)
+}
+
+// ttftTimeout is how long a stream of this context may wait for its first
+// token. It grows with the work the server may have before it: by default as if
+// the whole burst were prefilled one after the other at 200 tokens/s a stream.
+func (c Config) ttftTimeout(context, concurrency int) time.Duration {
+	if c.TTFTTimeout > 0 {
+		return c.TTFTTimeout
+	}
+	return time.Minute + time.Duration(context)*time.Duration(concurrency)*5*time.Millisecond
+}
+
+// path returns the request path of the endpoint, behind the base URL.
+func (c Config) path() string {
+	if c.Endpoint == "completions" {
+		return "/v1/completions"
+	}
+	return "/v1/chat/completions"
+}

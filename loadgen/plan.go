@@ -1,0 +1,162 @@
+package loadgen
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/streamgauge/streamgauge/engine"
+	"github.com/streamgauge/streamgauge/matrix"
+)
+
+// tailTokens is what a prompt holds beside its context text (salt, tail, ask,
+// chat template), for fit arithmetic before anything was counted.
+const tailTokens = 128
+
+// defaultContexts are run as far as they fit.
+var defaultContexts = []int{8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10}
+
+// Step is one cell to run.
+type Step struct {
+	Phase       matrix.CellPhase
+	Context     int // label, tokens
+	Prompt      int // tokens to send; 0: the tail alone
+	Concurrency int
+	Repeat      int
+	Fit         matrix.Fit
+	Estimate    time.Duration // 0 when it does not fit
+}
+
+// Plan is the cells of a run in the order they run: for each repeat, for each
+// context its prefill row, then its decode cells; the prefill row of the model's
+// limit last.
+type Plan struct {
+	Contexts    []int // resolved, no duplicates
+	Concurrency []int
+	Limit       int // tokens of one request, 0 unknown
+	KVTokens    int // 0 unknown
+	Steps       []Step
+	Estimate    time.Duration // sum of the steps that fit; waits for first tokens come on top
+	Notes       []string      // contexts left out, each with the arithmetic
+}
+
+// NewPlan resolves the contexts and weighs each cell against the server.
+func NewPlan(cfg Config, info engine.Info) (Plan, error) {
+	if err := cfg.Validate(); err != nil {
+		return Plan{}, err
+	}
+	cfg = cfg.withDefaults()
+	p := Plan{Limit: info.MaxModelLen, KVTokens: info.KVTokens, Concurrency: unique(cfg.Concurrency)}
+	if cfg.KVTokens > 0 {
+		p.KVTokens = cfg.KVTokens
+	}
+	if info.SlotContext > 0 && (p.Limit == 0 || info.SlotContext < p.Limit) {
+		p.Limit = info.SlotContext
+	}
+	if err := p.resolve(cfg); err != nil {
+		return Plan{}, err
+	}
+	for r := range cfg.Repeat {
+		for _, l := range p.Contexts {
+			if !cfg.NoPrefill {
+				p.add(cfg, info, Step{Phase: matrix.Prefill, Context: l, Prompt: p.prefillPrompt(l), Concurrency: 1, Repeat: r})
+			}
+			for _, c := range p.Concurrency {
+				p.add(cfg, info, Step{Phase: matrix.Decode, Context: l, Prompt: l, Concurrency: c, Repeat: r})
+			}
+		}
+		if p.Limit > 0 && !cfg.NoPrefill && !slices.Contains(p.Contexts, p.Limit) {
+			p.add(cfg, info, Step{Phase: matrix.Prefill, Context: p.Limit, Prompt: p.Limit - 1, Concurrency: 1, Repeat: r})
+		}
+	}
+	return p, nil
+}
+
+// prefillPrompt is the length of a prefill row's prompt: its label, but one
+// less at the model's limit, where one token of output must fit too.
+func (p *Plan) prefillPrompt(context int) int {
+	if context == p.Limit && context > 0 {
+		return context - 1
+	}
+	return context
+}
+
+// resolve turns the asked contexts into numbers.
+func (p *Plan) resolve(cfg Config) error {
+	largest := matrix.MaxContext(p.Limit, cfg.MaxTokens)
+	sum := fmt.Sprintf("model limit %d − max_tokens %d − 1024", p.Limit, cfg.MaxTokens)
+	if cfg.Contexts == nil {
+		for _, l := range defaultContexts {
+			if p.Limit == 0 || l <= largest {
+				p.Contexts = append(p.Contexts, l)
+				continue
+			}
+			p.Notes = append(p.Notes, fmt.Sprintf("context %d is left out: %s leaves %d", l, sum, largest))
+		}
+		if p.Limit > 0 && largest > 0 {
+			p.Contexts = append(p.Contexts, largest)
+		}
+		if p.Contexts = unique(p.Contexts); len(p.Contexts) == 0 {
+			return fmt.Errorf("no default context fits: %s leaves nothing; give --contexts or a smaller --max-tokens", sum)
+		}
+		return nil
+	}
+	for _, l := range cfg.Contexts {
+		switch {
+		case l != Max:
+			p.Contexts = append(p.Contexts, l)
+		case p.Limit == 0:
+			return errors.New("context max is unknown: the server does not tell its model limit; give --contexts in numbers")
+		case largest == 0:
+			p.Notes = append(p.Notes, fmt.Sprintf("context max is left out: %s leaves nothing", sum))
+		default:
+			p.Contexts = append(p.Contexts, largest)
+		}
+	}
+	if p.Contexts = unique(p.Contexts); len(p.Contexts) == 0 {
+		return fmt.Errorf("no context is left to run: %s leaves nothing", sum)
+	}
+	return nil
+}
+
+func (p *Plan) add(cfg Config, info engine.Info, s Step) {
+	in := matrix.FitInput{
+		Context: max(s.Prompt, tailTokens), Concurrency: s.Concurrency, MaxTokens: cfg.MaxTokens,
+		Tail: tailTokens, ModelLimit: info.MaxModelLen, SlotContext: info.SlotContext,
+		MaxRunning: info.MaxRunning, KVTokens: p.KVTokens, Rule: cfg.KVRule,
+	}
+	s.Estimate = cfg.Settle + cfg.Duration + 2*time.Second
+	if s.Phase == matrix.Prefill {
+		in.MaxTokens = 1
+		in.Context = max(s.Prompt, 1)
+		s.Estimate = cfg.PrefillTime
+	}
+	if s.Fit = matrix.Fits(in); !s.Fit.OK {
+		s.Estimate = 0
+	}
+	p.Estimate += s.Estimate
+	p.Steps = append(p.Steps, s)
+}
+
+// Runnable counts the steps that fit.
+func (p *Plan) Runnable() int {
+	n := 0
+	for _, s := range p.Steps {
+		if s.Fit.OK {
+			n++
+		}
+	}
+	return n
+}
+
+// unique drops later duplicates; the order stays.
+func unique(v []int) []int {
+	var out []int
+	for _, x := range v {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
