@@ -1,0 +1,51 @@
+# Targets with a ## line are listed by `make help`.
+SHELL := /bin/bash
+CACHE ?= $(or $(STREAMGAUGE_CACHE),$(HOME)/.cache/streamgauge)
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+FUZZTIME ?= 20s
+
+.PHONY: help build test lint fmt e2e truth bench fuzz demo engines clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+build: ## build both programs into bin/
+	go build -trimpath -o bin/ ./cmd/...
+
+test: ## all unit tests with the race detector, then the allocation ceilings without it
+	go test -race -shuffle=on ./...
+	go test -run 'Alloc' ./...
+
+lint: $(GOLANGCI) ## go vet and golangci-lint
+	go vet ./...
+	$(GOLANGCI) run ./...
+
+$(GOLANGCI):
+	GOBIN=$(dir $@) go install -trimpath github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+fmt: ## gofmt the tree
+	gofmt -w $$(git ls-files '*.go')
+
+e2e: ## real llama.cpp and vLLM, behind the proxy, driven by loadgen (installs them once)
+	STREAMGAUGE_E2E=1 go test -count=1 -timeout 20m -v ./e2e
+
+engines: ## install the real engines into the cache without running a test
+	go run ./enginetest/cmd/engines install llamacpp vllm
+
+truth: ## our token instants against a ground-truth emitter (needs STREAMGAUGE_SHARED)
+	go run ./internal/truth
+
+bench: ## the token path: ns and allocations an event, beside crc64 of the same bytes
+	go test -run '^$$' -bench . -benchmem ./hist ./detect ./wire ./stream ./proxy
+
+fuzz: ## every fuzz target for FUZZTIME (20s)
+	@for p in $$(git grep -l 'func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
+	  for f in $$(grep -ho 'func Fuzz[A-Za-z0-9_]*' $$p/*_test.go | awk '{print $$2}'); do \
+	    echo "== $$p $$f"; go test ./$$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) || exit 1; done; done
+
+demo: ## simulated engine, proxy and loadgen in one process: a small matrix in under a minute
+	go run ./cmd/loadgen demo
+
+clean: ## remove what make build made
+	rm -rf bin
