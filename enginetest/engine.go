@@ -36,7 +36,7 @@ func (k Kind) URLVar() string { return "STREAMGAUGE_" + strings.ToUpper(string(k
 // Engine is an installed engine, or one that already runs elsewhere.
 type Engine struct {
 	Kind    Kind
-	Version string // as the engine itself says it: "b10434", "0.32.0"
+	Version string // as released: "b10434", "0.32.0"
 	Dir     string // the install folder; empty when URL is set
 	URL     string // from Kind.URLVar: Start hands out this server and Stop leaves it alone
 }

@@ -34,7 +34,27 @@ func Installed(kind Kind) (Engine, error) {
 	if err != nil {
 		return Engine{}, err
 	}
-	r, dir := kind.recipe(), filepath.Join(cache, string(kind))
+	return kind.recipe().installed(cache, kind)
+}
+
+// Install returns the engine from the cache, putting it there first when it is
+// missing, unfinished or of another recipe. One line per step goes to logw, the
+// output of the commands to <kind>.log in the cache folder. Two processes that
+// install the same engine wait for each other.
+func Install(ctx context.Context, kind Kind, logw io.Writer) (Engine, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return Engine{}, err
+	}
+	e, err := kind.recipe().ensure(ctx, cache, kind, logw)
+	if err != nil {
+		return Engine{}, fmt.Errorf("install %s: %w", kind, err)
+	}
+	return e, nil
+}
+
+func (r recipe) installed(cache string, kind Kind) (Engine, error) {
+	dir := filepath.Join(cache, string(kind))
 	b, err := os.ReadFile(filepath.Join(dir, stampName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -48,41 +68,35 @@ func Installed(kind Kind) (Engine, error) {
 	return Engine{Kind: kind, Version: r.version, Dir: dir}, nil
 }
 
-// Install returns the engine from the cache, putting it there first when it is
-// missing, unfinished or of another recipe. One line per step goes to logw, the
-// output of the commands to <kind>.log in the cache folder. Two processes that
-// install the same engine wait for each other.
-func Install(ctx context.Context, kind Kind, logw io.Writer) (Engine, error) {
-	if e, err := Installed(kind); err == nil || !errors.Is(err, ErrNotInstalled) {
+func (r recipe) ensure(ctx context.Context, cache string, kind Kind, logw io.Writer) (Engine, error) {
+	if e, err := r.installed(cache, kind); err == nil || !errors.Is(err, ErrNotInstalled) {
 		return e, err
-	}
-	cache, err := CacheDir()
-	if err != nil {
-		return Engine{}, err
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return Engine{}, err
 	}
 	unlock, err := lock(ctx, filepath.Join(cache, string(kind)+".lock"), logw)
 	if err != nil {
-		return Engine{}, fmt.Errorf("install %s: %w", kind, err)
+		return Engine{}, err
 	}
 	defer unlock()
-	if e, err := Installed(kind); err == nil { // another process was faster
+	if e, err := r.installed(cache, kind); err == nil { // another process was faster
 		return e, nil
 	}
 
-	r, dir := kind.recipe(), filepath.Join(cache, string(kind))
 	// What an interrupted install left cannot be trusted, and may be what fills
 	// the disk. Downloads are kept elsewhere.
+	dir := filepath.Join(cache, string(kind))
 	if err := os.RemoveAll(dir); err != nil {
 		return Engine{}, err
 	}
-	if free, err := freeBytes(cache); err != nil {
+	free, err := freeBytes(cache)
+	if err != nil {
 		return Engine{}, err
-	} else if free < r.needBytes {
-		return Engine{}, fmt.Errorf("install %s: %w: %s has %.1f GB free, the install wants %.0f GB",
-			kind, ErrDiskSpace, cache, float64(free)/1e9, float64(r.needBytes)/1e9)
+	}
+	if free < r.needBytes {
+		return Engine{}, fmt.Errorf("%w: %s has %.1f GB free, the install wants %.1f GB",
+			ErrDiskSpace, cache, float64(free)/1e9, float64(r.needBytes)/1e9)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Engine{}, err
@@ -93,12 +107,12 @@ func Install(ctx context.Context, kind Kind, logw io.Writer) (Engine, error) {
 	}
 	defer out.Close()
 	in := &installer{
-		ctx: ctx, kind: kind, dir: dir, logw: logw, out: out,
+		ctx: ctx, kind: kind, cache: cache, dir: dir, logw: logw, out: out,
 		downloads: filepath.Join(cache, "downloads", string(kind)),
 	}
 	start := time.Now()
 	if err := r.install(in); err != nil {
-		return Engine{}, fmt.Errorf("install %s: %w", kind, err)
+		return Engine{}, err
 	}
 	// Downloads only matter to an install that starts over.
 	if err := os.RemoveAll(in.downloads); err != nil {
@@ -108,7 +122,7 @@ func Install(ctx context.Context, kind Kind, logw io.Writer) (Engine, error) {
 	if err := writeStamp(dir, fmt.Sprintf("%s\ninstalled %s in %s\n", r.id, start.UTC().Format(time.RFC3339), took)); err != nil {
 		return Engine{}, err
 	}
-	fmt.Fprintf(logw, "%s %s: installed in %s, %.1f GB\n", kind, r.version, took, float64(treeBytes(dir))/1e9)
+	in.say("installed %s in %s, %.1f GB", r.version, took, float64(treeBytes(dir))/1e9)
 	return Engine{Kind: kind, Version: r.version, Dir: dir}, nil
 }
 
@@ -116,6 +130,7 @@ func Install(ctx context.Context, kind Kind, logw io.Writer) (Engine, error) {
 type installer struct {
 	ctx       context.Context
 	kind      Kind
+	cache     string
 	dir       string // wiped before the first step
 	downloads string // survives an interrupted install, removed after a finished one
 	logw      io.Writer

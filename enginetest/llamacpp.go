@@ -198,7 +198,7 @@ func llamacppCommand(e Engine, o Options) (argv, env []string) {
 	if err != nil {
 		bin = e.Dir // Start reports the missing program
 	}
-	argv = []string{filepath.Join(bin, "llama-server"), "-m", o.Model,
+	argv = []string{filepath.Join(bin, "llama-server"), "-m", o.Model, "--alias", o.Name,
 		"--host", "127.0.0.1", "--port", strconv.Itoa(o.Port),
 		"-np", strconv.Itoa(o.Slots), "-c", strconv.Itoa(o.ContextTotal),
 		// Two threads spin against each other and collapse on a shared machine.

@@ -79,8 +79,10 @@ func (e Engine) Start(ctx context.Context, opts Options) (*Server, error) {
 		}
 		return s, nil
 	}
-	r := e.Kind.recipe()
-	o := opts
+	return e.Kind.recipe().start(ctx, e, opts)
+}
+
+func (r recipe) start(ctx context.Context, e Engine, o Options) (*Server, error) {
 	o.Model = or(o.Model, "tiny-loop")
 	o.Name = or(o.Name, "tiny")
 	o.Slots = or(o.Slots, r.defaults.Slots)

@@ -2,6 +2,8 @@ package enginetest
 
 import (
 	"archive/zip"
+	"crypto/sha256"
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -19,9 +21,12 @@ const (
 	vllmTorch = "torch==2.13.0"
 )
 
+//go:embed vllm-constraints.txt
+var vllmConstraints []byte
+
 var vllmRecipe = recipe{
 	version:   vllmVersion,
-	id:        "vllm recipe 1: " + vllmWheel + ", " + vllmTorch,
+	id:        fmt.Sprintf("vllm recipe 1: %s, %s, constraints %.4x", vllmWheel, vllmTorch, sha256.Sum256(vllmConstraints)),
 	needBytes: 12_000_000_000,
 	install:   installVLLM,
 	command:   vllmCommand,
@@ -47,12 +52,15 @@ func installVLLM(in *installer) error {
 	if err != nil {
 		return err
 	}
-	reqFile := filepath.Join(in.dir, "requirements.txt")
+	reqFile, pinFile := filepath.Join(in.dir, "requirements.txt"), filepath.Join(in.dir, "constraints.txt")
+	if err := os.WriteFile(pinFile, vllmConstraints, 0o644); err != nil {
+		return err
+	}
 	text := vllmTorch + "\ntorchvision==0.28.0\n" + strings.Join(reqs, "\n") + "\n"
 	if err := os.WriteFile(reqFile, []byte(text), 0o644); err != nil {
 		return err
 	}
-	if err := in.pip("installing torch and what vLLM needs (some 6 GB)", "install", "-q", "-r", reqFile); err != nil {
+	if err := in.pip("installing torch and what vLLM needs (some 6 GB)", "install", "-q", "-r", reqFile, "-c", pinFile); err != nil {
 		return err
 	}
 	if err := in.pip("installing vLLM", "install", "-q", "--no-deps", wheel); err != nil {

@@ -17,8 +17,8 @@
 //	emoji     ten single bytes round and round, so that é, 漢 and 😀 each
 //	          arrive split over two, three and four tokens
 //	story     a hundred different words, then the end of the stream
-//	drift     random words, which fall into the eight-word loop with a
-//	          chance of 1/150 a token
+//	drift     random words, which fall into the eight-word loop after 150
+//	          tokens on average
 //
 // Any other word gives random words without end. Endless and drift need a
 // temperature above 0; greedy sampling turns the first into a cycle of two

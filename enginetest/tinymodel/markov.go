@@ -115,10 +115,10 @@ func (m *Model) random(words []int) {
 	}
 }
 
-// gateOdds is the weight of a gate word against an ordinary one. It makes the
-// chance of leaving 1/150 a token, and keeps gates at the head of the order, where
-// top-p and top-k do not cut them off. A single rare successor would be cut.
-const gateOdds = 1.27
+// gateOdds is the weight of a gate word against an ordinary one. It puts the loop
+// 150 tokens away on average, and gates at the head of the order, where samplers
+// such as top-p do not cut them off. One rare successor would be cut.
+const gateOdds = 1.32
 
 // drift makes words follow each other at random until two gates in a row come
 // up: the first is one of the last two of 39 words, the second one of 12.

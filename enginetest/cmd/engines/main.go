@@ -5,6 +5,7 @@
 //	engines models [DIR]               write the tiny models
 //	engines start KIND [flags]         run one until interrupted
 //	engines with KIND... -- COMMAND    run a command while they run
+//	engines capture KIND DIR           keep its raw responses as test data
 //
 // "with" sets STREAMGAUGE_<KIND>_URL for the command, so that the tests of many
 // packages share one vLLM, whose start takes a minute:
@@ -30,7 +31,7 @@ import (
 	"github.com/streamgauge/streamgauge/enginetest"
 )
 
-const usage = `usage: engines install KIND... | list | models [DIR] | start KIND [flags] | with KIND... -- COMMAND
+const usage = `usage: engines install KIND... | list | models [DIR] | start KIND [flags] | with KIND... -- COMMAND | capture KIND DIR
 KIND is llamacpp, vllm or sglang; "engines start KIND -h" lists its flags`
 
 func main() {
@@ -59,6 +60,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return models(args, stdout)
 	case "start":
 		return start(ctx, args, stdout, stderr)
+	case "capture":
+		return capture(ctx, args, stderr)
 	case "with":
 		return with(ctx, args, stdout, stderr)
 	default:
