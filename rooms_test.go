@@ -1,0 +1,146 @@
+package streamgauge_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/streamgauge/streamgauge/"
+
+// rooms lists, for every package of the product, the packages of the product it
+// may import. It is the drawing in ARCHITECTURE.md, held to.
+var rooms = map[string][]string{
+	"hist":       {},
+	"detect":     {},
+	"wire":       {},
+	"stamp":      {},
+	"stream":     {"hist", "detect", "wire", "stamp"},
+	"matrix":     {"hist", "stream"},
+	"engine":     {},
+	"upstream":   {"stamp"},
+	"metrics":    {"hist", "wire", "stream"},
+	"configs":    {"detect"},
+	"sim":        {"stamp"},
+	"proxy":      {"hist", "detect", "wire", "stamp", "stream", "metrics", "upstream"},
+	"loadgen":    {"hist", "detect", "wire", "stamp", "stream", "matrix", "engine", "upstream"},
+	"report":     {"hist", "stream", "matrix"},
+	"enginetest": {"enginetest/tinymodel"},
+}
+
+// outside lists third-party imports that are only for some rooms, with the
+// reason.
+var outside = []struct {
+	path, why string
+	rooms     []string
+}{
+	{"github.com/valyala/fasthttp", "HTTP is known where bytes are sent, not where they are understood", []string{"proxy", "loadgen", "sim", "upstream", "cmd", "e2e", "internal"}},
+	{"github.com/spf13/viper", "configuration is read once, at the door", []string{"configs", "cmd"}},
+	{"github.com/spf13/cobra", "commands live in cmd", []string{"cmd"}},
+	{"github.com/rs/zerolog", "the inner rooms return errors and records, they do not log", []string{"proxy", "cmd", "internal", "e2e", "loadgen"}},
+}
+
+// pure rooms import only the standard library (wire also fastjson, stamp x/sys).
+var pure = map[string][]string{
+	"hist": nil, "detect": nil, "wire": {"github.com/valyala/fastjson"}, "stamp": {"golang.org/x/sys"},
+}
+
+// goFiles walks the product's Go files with their imports.
+func goFiles(t *testing.T, visit func(dir, file string, imports []string, doc bool)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		var imports []string
+		for _, i := range f.Imports {
+			p, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			imports = append(imports, p)
+		}
+		visit(filepath.ToSlash(filepath.Dir(path)), path, imports, f.Doc != nil)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRoomsImportOneWay(t *testing.T) {
+	goFiles(t, func(dir, file string, imports []string, _ bool) {
+		allowed, listed := rooms[dir]
+		top, _, _ := strings.Cut(dir, "/")
+		if !listed && !slices.Contains([]string{"cmd", "enginetest", "internal", "e2e", "configs"}, top) {
+			t.Errorf("%s: package %s is not in the list of rooms", file, dir)
+		}
+		for _, path := range imports {
+			if room, ours := strings.CutPrefix(path, module); ours {
+				if listed && !slices.Contains(allowed, room) {
+					t.Errorf("%s: %s must not import %s (may: %v)", file, dir, room, allowed)
+				}
+				continue
+			}
+			for _, o := range outside {
+				if strings.HasPrefix(path, o.path) && path != "github.com/valyala/fastjson" && !slices.Contains(o.rooms, top) {
+					t.Errorf("%s imports %s: %s", file, path, o.why)
+				}
+			}
+			if extra, is := pure[dir]; is && strings.Contains(strings.Split(path, "/")[0], ".") &&
+				!slices.ContainsFunc(extra, func(p string) bool { return strings.HasPrefix(path, p) }) {
+				t.Errorf("%s: %s is a pure room and must not import %s", file, dir, path)
+			}
+		}
+	})
+}
+
+func TestEveryPackageHasOneDoc(t *testing.T) {
+	docs := map[string][]string{}
+	goFiles(t, func(dir, file string, _ []string, doc bool) {
+		docs[dir] = append(docs[dir], map[bool]string{true: file}[doc])
+	})
+	for dir, files := range docs {
+		files = slices.DeleteFunc(files, func(f string) bool { return f == "" })
+		if len(files) != 1 {
+			t.Errorf("package %s has its doc in %v, want exactly one file", dir, files)
+		}
+	}
+}
+
+// TestNoSleepInTests keeps timing tests on the fake clock: a sleep in real time
+// is either too short on a busy machine or wasted.
+func TestNoSleepInTests(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") || path == "rooms_test.go" {
+			return err
+		}
+		p, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(p), "time.Sleep(") {
+			t.Errorf("%s sleeps: wait for an event, or for a timer of a synctest bubble", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
