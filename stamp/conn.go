@@ -1,0 +1,151 @@
+package stamp
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Conn is a net.Conn whose reads are stamped. As usual one goroutine may read
+// while another writes and a third closes; Stamp, SetReadIdle and SetWriteLimit
+// belong to the goroutine that reads or writes.
+type Conn struct {
+	net.Conn // the socket, or TLS over it
+	sock     *socket
+}
+
+// Wrap returns c with stamped reads. Kernel stamps need a *net.TCPConn on Linux
+// and user == false; with anything else each read is stamped with the clock
+// read after it. A c that is stamped already is returned as it is.
+func Wrap(c net.Conn, user bool) *Conn {
+	if s, ok := c.(*Conn); ok {
+		return s
+	}
+	return wrap(c, user, &system)
+}
+
+func wrap(c net.Conn, user bool, clk *clock) *Conn {
+	s := &socket{Conn: c, track: track{clk: clk}}
+	if !user {
+		s.recv = openReceiver(c)
+	}
+	return &Conn{Conn: s, sock: s}
+}
+
+// Stamp returns the instant of the bytes that the last successful Read
+// returned, and who took it. Over TLS it is the instant of the socket read that
+// completed their record.
+func (c *Conn) Stamp() (Instant, Source) { return c.sock.at, c.sock.src }
+
+// SetReadIdle limits the silence of the peer: before each read of the socket
+// the read deadline is set d from now. 0 sets no deadlines and takes away the
+// one that is set. While it is on, SetReadDeadline has no lasting effect.
+func (c *Conn) SetReadIdle(d time.Duration) {
+	if d <= 0 && c.sock.idle > 0 {
+		// An error here is one that the next read reports too.
+		_ = c.sock.SetReadDeadline(time.Time{})
+	}
+	c.sock.idle = max(d, 0)
+}
+
+// SetWriteLimit limits how long one Write may block; 0 is no limit.
+func (c *Conn) SetWriteLimit(d time.Duration) {
+	if d <= 0 && c.sock.limit > 0 {
+		_ = c.sock.SetWriteDeadline(time.Time{})
+	}
+	c.sock.limit = max(d, 0)
+}
+
+// Abort closes the connection so that the peer sees a reset (SO_LINGER 0), not
+// the FIN that could pass for a clean end. Nothing is flushed and it never
+// blocks; over TLS no alert is sent. A blocked Read or Write returns.
+func (c *Conn) Abort() error {
+	if l, ok := c.sock.Conn.(interface{ SetLinger(sec int) error }); ok {
+		_ = l.SetLinger(0) // fails on a closed socket only
+	}
+	return c.sock.Close()
+}
+
+// CloseWrite ends our direction: a FIN, over TLS after a close_notify.
+func (c *Conn) CloseWrite() error {
+	for _, conn := range []net.Conn{c.Conn, c.sock.Conn} {
+		if w, ok := conn.(interface{ CloseWrite() error }); ok {
+			return w.CloseWrite()
+		}
+	}
+	return errors.ErrUnsupported
+}
+
+// ErrDirty is Quiet's answer for a connection with unread bytes.
+var ErrDirty = errors.New("unread bytes on an idle connection")
+
+// Quiet returns nil if the connection is open and has nothing to read, as an
+// idle one should: io.EOF after the peer's FIN, ErrDirty, or the socket's error
+// otherwise. It never blocks and consumes nothing. A connection without a
+// socket is taken to be quiet.
+func (c *Conn) Quiet() error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return quiet(raw)
+}
+
+// NetConn returns the connection that was wrapped, below TLS.
+func (c *Conn) NetConn() net.Conn { return c.sock.Conn }
+
+// SyscallConn gives access to the socket; errors.ErrUnsupported without one.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return rawConn(c.sock.Conn) }
+
+func rawConn(c net.Conn) (syscall.RawConn, error) {
+	if s, ok := c.(syscall.Conn); ok {
+		return s.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// socket is the stamped end below TLS.
+type socket struct {
+	net.Conn
+	recv  *receiver // nil: user stamps
+	track track
+	at    Instant
+	src   Source
+	idle  time.Duration
+	limit time.Duration
+}
+
+// Read is net.Conn's, and keeps the stamp.
+func (s *socket) Read(p []byte) (int, error) {
+	if s.idle > 0 {
+		if err := s.SetReadDeadline(time.Now().Add(s.idle)); err != nil {
+			return 0, err
+		}
+	}
+	if s.recv == nil {
+		n, err := s.Conn.Read(p)
+		if n > 0 {
+			s.at, s.src = Now(), User
+		}
+		return n, err
+	}
+	n, raw, err := s.recv.read(p)
+	if n > 0 {
+		s.at, s.src = s.track.place(raw)
+	}
+	if err != nil {
+		err = s.readError(err)
+	}
+	return n, err
+}
+
+// Write is net.Conn's, under the write limit.
+func (s *socket) Write(p []byte) (int, error) {
+	if s.limit > 0 {
+		if err := s.SetWriteDeadline(time.Now().Add(s.limit)); err != nil {
+			return 0, err
+		}
+	}
+	return s.Conn.Write(p)
+}
