@@ -29,10 +29,20 @@ type Info struct {
 	KVTokens    int      `json:"kv_tokens"`
 	MaxRunning  int      `json:"max_running"`
 	SlotContext int      `json:"slot_context"` // llama.cpp: n_ctx of one slot
-	HasMetrics  bool     `json:"has_metrics"`
+	HasMetrics  bool     `json:"has_metrics"`  // it tells how many requests run
 	HasTokenize bool     `json:"has_tokenize"`
 	CanAbort    bool     `json:"can_abort"` // POST /abort_request
 	Facts       []Fact   `json:"facts"`
+}
+
+// Fact returns a fact by its name, the zero Fact when it is not known.
+func (i *Info) Fact(name string) Fact {
+	for _, f := range i.Facts {
+		if f.Name == name {
+			return f
+		}
+	}
+	return Fact{}
 }
 
 // Sample is one reading of a server's own counters. A value the server does
@@ -46,4 +56,5 @@ type Sample struct {
 	Preemptions      float64 // counter
 	DraftTokens      float64 // counter, speculative decoding
 	AcceptedTokens   float64 // counter
+	AcceptRate       float64 // 0..1, gauge; for engines that do not count (SGLang)
 }
