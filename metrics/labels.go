@@ -65,7 +65,7 @@ var reasons = list(
 	// other endings
 	"truncated", "cancelled", "client_gone", "loop", "completed", "header_wait", "closed", "pool_full",
 	// blind
-	"encoding", "too_long", "html", "binary", "unknown_body", "panic",
+	"dialect", "html", "encoded", "event_size", "panic",
 )
 
 var verdicts = list("suspected", "confirmed", "whitespace", "near", "counter", "engine")
