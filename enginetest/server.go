@@ -60,6 +60,7 @@ type Server struct {
 	StartTime  time.Duration
 
 	tmp     string
+	grace   time.Duration
 	exited  chan struct{}
 	exitErr error // read after exited is closed
 	stop    sync.Once
@@ -104,7 +105,7 @@ func (r recipe) start(ctx context.Context, e Engine, o Options) (*Server, error)
 		o.Port = p
 	}
 
-	s := &Server{Engine: e, Model: o.Name, exited: make(chan struct{})}
+	s := &Server{Engine: e, Model: o.Name, grace: stopGrace, exited: make(chan struct{})}
 	s.URL = "http://127.0.0.1:" + strconv.Itoa(o.Port)
 	s.MetricsURL = s.URL + "/metrics"
 	if o.LogDir == "" {
@@ -216,7 +217,7 @@ func (s *Server) Stop() error {
 	}
 	s.stop.Do(func() {
 		syscall.Kill(-s.PID, syscall.SIGTERM)
-		grace := time.NewTimer(stopGrace)
+		grace := time.NewTimer(s.grace)
 		defer grace.Stop()
 		select {
 		case <-s.exited:

@@ -103,7 +103,7 @@ func writeVLLMDist(sitePackages string) error {
 }
 
 // torchFamily are the requirements that the wheel pins to builds PyPI lacks.
-var torchFamily = regexp.MustCompile(`^(torch|torchvision|torchaudio|torchcodec)\b`)
+var torchFamily = regexp.MustCompile(`^(torch|torchvision|torchaudio|torchcodec)([^-\w]|$)`)
 
 // wheelRequires lists what a wheel needs without its extras and torch.
 func wheelRequires(wheel string) ([]string, error) {

@@ -197,53 +197,54 @@ func with(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 	}
 	argv := args[dash+1:]
 
-	type started struct {
-		s   *enginetest.Server
-		err error
-	}
-	all := make([]started, len(kinds))
+	servers := make([]*enginetest.Server, len(kinds))
 	defer func() {
-		for _, st := range all {
-			if st.s != nil {
-				err = errors.Join(err, st.s.Stop())
+		for i, s := range servers {
+			if s == nil {
+				continue
 			}
+			select {
+			case <-s.Exited():
+				fmt.Fprintf(stderr, "%s ended by itself; the end of its output:\n%s\n", kinds[i], s.LogTail(4<<10))
+			default:
+			}
+			err = errors.Join(err, s.Stop())
 		}
 	}()
-	// Installing one after the other leaves the disk check true; starting
+	// Installing one after the other keeps the disk check true; starting all
 	// together hides llama.cpp's second behind vLLM's minute.
-	engines := make([]enginetest.Engine, len(kinds))
+	var wg sync.WaitGroup
+	startErrs := make([]error, len(kinds))
 	for i, k := range kinds {
-		engines[i], err = enginetest.Install(ctx, k, stderr)
+		if os.Getenv(k.URLVar()) != "" {
+			continue // the command inherits it
+		}
+		e, err := enginetest.Install(ctx, k, stderr)
 		if errors.Is(err, enginetest.ErrDiskSpace) {
 			fmt.Fprintf(stderr, "SKIPPED: %v\n", err)
 			continue
 		}
 		if err != nil {
-			return err
+			startErrs[i] = err
+			break
 		}
-	}
-	var wg sync.WaitGroup
-	for i := range engines {
-		if engines[i].Dir == "" {
-			continue
-		}
-		wg.Go(func() { all[i].s, all[i].err = engines[i].Start(ctx, enginetest.Options{}) })
+		wg.Go(func() { servers[i], startErrs[i] = e.Start(ctx, enginetest.Options{}) })
 	}
 	wg.Wait()
+	if err := errors.Join(startErrs...); err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, stderr
 	cmd.Env = os.Environ()
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	for i, st := range all {
-		if st.err != nil {
-			return st.err
-		}
-		if st.s == nil {
+	for i, s := range servers {
+		if s == nil {
 			continue
 		}
-		fmt.Fprintf(stderr, "%s %s is ready after %s at %s\n", kinds[i], engines[i].Version, st.s.StartTime.Round(time.Millisecond), st.s.URL)
-		cmd.Env = append(cmd.Env, kinds[i].URLVar()+"="+st.s.URL)
+		fmt.Fprintf(stderr, "%s %s is ready after %s at %s\n", kinds[i], s.Engine.Version, s.StartTime.Round(time.Millisecond), s.URL)
+		cmd.Env = append(cmd.Env, kinds[i].URLVar()+"="+s.URL)
 	}
 	return cmd.Run()
 }
