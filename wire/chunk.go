@@ -110,7 +110,7 @@ func (c *chunk) sift(p []byte) []byte {
 // object reads one chunk.
 func (c *chunk) object(v *fastjson.Value, failed bool) {
 	ev := &c.ev
-	var failure, bare *fastjson.Value
+	var failure, bare, detail *fastjson.Value
 	v.GetObject().Visit(func(key []byte, v *fastjson.Value) {
 		switch string(key) {
 		case "id":
@@ -135,6 +135,8 @@ func (c *chunk) object(v *fastjson.Value, failed bool) {
 			ev.Native.read(v)
 		case "error":
 			failure = v
+		case "detail": // FastAPI, for example {"detail":"Not Found"}
+			detail = v
 		}
 	})
 	switch {
@@ -147,6 +149,9 @@ func (c *chunk) object(v *fastjson.Value, failed bool) {
 	case failed || bare != nil:
 		ev.Kind = Failure
 		ev.Error = readError(v)
+	case detail != nil && len(ev.Choices) == 0 && !ev.Usage.Has:
+		ev.Kind = Failure
+		ev.Error = Error{Message: scalar(detail)}
 	}
 }
 

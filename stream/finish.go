@@ -1,0 +1,201 @@
+package stream
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/streamgauge/streamgauge/hist"
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/wire"
+)
+
+// Version is the record format's version.
+const Version = 1
+
+// Log returns the generated events so far with their tokens by the best source
+// so far. It costs a pass over the log when events came since the last call.
+// The slice belongs to the Meter and is valid until the next Observe, Finish or
+// Reset.
+func (m *Meter) Log() []Event {
+	m.resolve()
+	return m.log
+}
+
+// Tokens returns the number of tokens so far, by the best source so far.
+func (m *Meter) Tokens() int { return m.pick().tokens }
+
+// GeneratedEvents returns the number of generated events so far.
+func (m *Meter) GeneratedEvents() int { return m.events }
+
+// Gaps returns the times between generated events of one choice that do not
+// share an instant. It belongs to the Meter.
+func (m *Meter) Gaps() *hist.H { return &m.gaps }
+
+// Blind returns why a part of the body could not be read, see
+// wire.Decoder.Blind.
+func (m *Meter) Blind() string { return m.dec.Blind() }
+
+// Finish ends the stream at instant at and returns its record, which belongs
+// to the caller. The coordinates (cell, slot, phase, id, upstream, …) are the
+// caller's to fill. The Meter's log stays readable until Reset; Finish is
+// called once.
+func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
+	if ev := m.dec.Close(); ev != nil {
+		m.event(ev, m.lastRead)
+	}
+	m.stale = true
+	m.resolve()
+	if m.end = m.marker; m.end == 0 {
+		m.end = max(at, m.lastRead)
+	}
+	r := &Record{
+		Type: "record", V: Version,
+		Model: string(m.model), Dialect: m.o.Dialect.String(), Status: m.status,
+		HeadersNS: m.since(m.headers), TTFENS: m.since(m.firstEvent), TTFTNS: m.since(m.firstToken),
+		TTFVNS: m.since(m.visible), LastTokenNS: m.since(m.lastToken), EndNS: m.since(m.end),
+		RequestReceivedNS: m.since(m.received),
+		TBTNS:             m.tbt(), Tokens: m.tally.tokens, FirstTokens: m.firstTokens(), TokensFrom: m.tally.from,
+		PromptTokens:    count(m.usage.PromptTokens),
+		CachedTokens:    count(m.usage.CachedTokens),
+		ReasoningTokens: count(m.usage.ReasoningTokens),
+		Events:          m.all, GeneratedEvents: m.events, CoalescedEvents: m.coalesced,
+		Gaps:   gapsOf(&m.gaps),
+		Stamps: m.stamps.String(), Retries: max(m.sends-1, 0), Malformed: m.malformed,
+		Loops: m.loops(),
+	}
+	if m.sent != 0 {
+		r.SentMonoNS, r.SentRealNS = Some(int64(m.sent)), Some(m.sent.Realtime())
+	}
+	if !r.PromptTokens.OK {
+		r.PromptTokens = count(m.nativePrompt)
+	}
+	if !r.CachedTokens.OK {
+		r.CachedTokens = count(m.nativeCached)
+	}
+	if pos := m.choicePos(0); pos >= 0 {
+		r.Finish = string(m.choices[pos].finish)
+	}
+	r.End, r.Reason = m.judge(c)
+	r.Error = m.errorText(c, r)
+	r.Flags = m.flags(r)
+	if m.o.EventLog {
+		r.EventLog = m.eventLog()
+	}
+	return r
+}
+
+func (m *Meter) choicePos(index int) int {
+	for i := range m.choices {
+		if m.choices[i].index == index {
+			return i
+		}
+	}
+	return -1
+}
+
+// since returns an instant relative to sent, null if either never was.
+func (m *Meter) since(at stamp.Instant) Null[int64] {
+	if at == 0 || m.sent == 0 {
+		return Null[int64]{}
+	}
+	return Some(int64(at - m.sent))
+}
+
+func count(n int) Null[int] {
+	if n == wire.None {
+		return Null[int]{}
+	}
+	return Some(n)
+}
+
+func gapsOf(h *hist.H) Gaps {
+	if h.Count() == 0 {
+		return Gaps{}
+	}
+	return Gaps{
+		N: h.Count(), MinNS: Some(h.Min()), MaxNS: Some(h.Max()),
+		P50NS: Some(h.Quantile(0.5)), P90NS: Some(h.Quantile(0.9)), P99NS: Some(h.Quantile(0.99)),
+	}
+}
+
+// flags lists what a reader of the record must know.
+func (m *Meter) flags(r *Record) []string {
+	flags := []string{}
+	add := func(set bool, name string) {
+		if set {
+			flags = append(flags, name)
+		}
+	}
+	add(r.End == Completed && !m.done, "no_marker")
+	add(r.End == Completed && r.Finish == "", "no_finish")
+	add(m.unterminated, "unterminated")
+	add(m.late, "after_marker")
+	add(m.hiddenReasoning(), "hidden_reasoning")
+	add(m.tally.incomplete, "source_incomplete")
+	add(m.tally.mismatch, "usage_mismatch")
+	add(m.dec.Blind() != "", "blind")
+	add(m.detectOff, "detect_off")
+	add(m.stampOrder, "stamp_order")
+	add(m.logged() < m.events, "log_full")
+	return flags
+}
+
+func (m *Meter) eventLog() [][3]int64 {
+	out := make([][3]int64, 0, len(m.log))
+	for i := range m.log {
+		e := &m.log[i]
+		if e.Flags&SameEvent != 0 {
+			continue
+		}
+		out = append(out, [3]int64{int64(e.At - m.sent), int64(e.Tokens), int64(e.Flags & Coalesced)})
+	}
+	return out
+}
+
+const maxErrorText = 300
+
+// errorText makes the record's sentence: our own error, or the server's words
+// where texts may be stored, else the kind of error it named.
+func (m *Meter) errorText(c Cause, r *Record) string {
+	var parts []string
+	if r.Reason == reasonHTTPStatus {
+		parts = append(parts, fmt.Sprintf("HTTP status %d", m.status))
+	}
+	if m.aborted && r.End == Failed {
+		parts = append(parts, "finish_reason abort")
+	}
+	if m.failed {
+		for _, s := range []string{m.failure.Type, m.failure.Code} {
+			if s != "" {
+				parts = append(parts, s)
+			}
+		}
+	}
+	if m.o.StoreText {
+		switch {
+		case m.failure.Message != "":
+			parts = append(parts, m.failure.Message)
+		case r.Reason == reasonHTTPStatus && len(m.text) > 0:
+			parts = append(parts, string(m.text))
+		}
+	}
+	if c.Err != nil && r.End != Completed {
+		parts = append(parts, c.Err.Error())
+	}
+	text := strings.Join(parts, ": ")
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "")
+	}
+	return Redact(oneLine(text))
+}
+
+// oneLine keeps what can be printed on one line.
+func oneLine(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+			return ' '
+		}
+		return r
+	}, s))
+}

@@ -1,0 +1,365 @@
+package stream
+
+import (
+	"github.com/streamgauge/streamgauge/detect"
+	"github.com/streamgauge/streamgauge/hist"
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/wire"
+)
+
+// Signal says what the bytes of one Observe brought; bits are or-ed.
+type Signal uint8
+
+const (
+	SigFirstToken Signal = 1 << iota // the first generated event
+	SigToken                         // at least one generated event
+	SigLoop                          // an acting verdict was reached
+	SigSuspect                       // a warning verdict was reached
+	SigFinish                        // terminal marker, or finish of all choices
+	SigError                         // an error inside the stream
+)
+
+// DefaultMaxLog is the number of generated events kept of a stream.
+const DefaultMaxLog = 65536
+
+// keepLog is the capacity of a log that survives Reset.
+const keepLog = 16384
+
+// maxChoices bounds the state of a stream; the events of further choices are
+// counted with the last.
+const maxChoices = 256
+
+// Options of a Meter. The zero value measures, detects, and stores no text.
+type Options struct {
+	Dialect wire.Dialect
+	// Limits of the detectors; NoDetect switches them off. A stream whose
+	// limits are out of range is flagged detect_off.
+	Limits   detect.Limits
+	NoDetect bool
+	// MaxLog is the number of generated events kept, 0 means DefaultMaxLog.
+	// Totals stay right beyond it, windows and onsets do not; the stream is
+	// then flagged log_full.
+	MaxLog int
+	// MaxEvent is the size in bytes of the largest event that is read,
+	// 0 means wire.DefaultMaxEvent.
+	MaxEvent int
+	// StoreText allows excerpts of loops and the words of the server's errors
+	// in the record.
+	StoreText bool
+	// EventLog puts the log into the record.
+	EventLog bool
+	// Text, if not nil, is given every piece of text as it comes, except
+	// names of functions. The bytes are only valid during the call.
+	Text func(channel wire.Channel, choice int, text []byte)
+}
+
+// Meter measures one stream at a time; Reset makes it ready for the next and
+// keeps its memory. It is not safe for concurrent use.
+type Meter struct {
+	o   Options
+	dec *wire.Decoder
+
+	received, sent, headers          stamp.Instant
+	firstEvent, firstToken, visible  stamp.Instant
+	lastToken, lastRead, marker, end stamp.Instant
+	status, sends                    int
+	stamps                           stamp.Source
+	stampOrder                       bool
+
+	all       int // complete events
+	events    int // generated
+	coalesced int
+	malformed int
+	log       []Event
+	evidence  []evidence
+	lastLog   int // entry of the last generated event, -1 when it is not in the log
+	gaps      hist.H
+
+	choices      []choice
+	usage        wire.Usage // prompt, cached and reasoning tokens: the greatest told
+	total        int        // completion tokens of the whole stream, told at its end, or None
+	nativePrompt int        // prompt tokens by timings, or None; nativeCached likewise
+	nativeCached int
+	lastEnded    int   // position of the choice that finished last, -1 none
+	tally        tally // see resolve
+	stale        bool  // events came since
+
+	detectors  []detector
+	free       []*detect.Loop
+	limits     detect.Limits // of free
+	detectOff  bool
+	engineLoop bool
+
+	model        []byte
+	reasoned     bool // a reasoning text came
+	done         bool // terminal marker
+	failed       bool // error event, or finish error/abort
+	aborted      bool // finish abort
+	failure      wire.Error
+	unterminated bool
+	late         bool   // events after the terminal marker
+	text         []byte // start of the body of a response that is no success
+}
+
+// NewMeter returns a Meter for one stream.
+func NewMeter(o Options) *Meter {
+	m := new(Meter)
+	m.Reset(o)
+	return m
+}
+
+// Reset makes the Meter ready for another stream.
+func (m *Meter) Reset(o Options) {
+	if o.MaxLog <= 0 {
+		o.MaxLog = DefaultMaxLog
+	}
+	dec := m.dec
+	if dec == nil || m.o.MaxEvent != o.MaxEvent {
+		dec = wire.NewDecoder(o.Dialect, o.MaxEvent)
+	} else {
+		dec.Reset(o.Dialect)
+	}
+	if m.limits != o.Limits {
+		m.free = nil
+	}
+	free := m.releaseDetectors()
+	gaps := m.gaps
+	gaps.Reset()
+	log, ev := m.log[:0], m.evidence[:0]
+	if cap(log) > keepLog {
+		log, ev = nil, nil
+	}
+	choices := m.choices[:0]
+	*m = Meter{
+		o: o, dec: dec,
+		log: log, evidence: ev, lastLog: -1, gaps: gaps,
+		choices: choices, total: wire.None, nativePrompt: wire.None, nativeCached: wire.None, lastEnded: -1, stale: true,
+		usage:     wire.Usage{PromptTokens: wire.None, CompletionTokens: wire.None, CachedTokens: wire.None, ReasoningTokens: wire.None},
+		detectors: m.detectors[:0], free: free, limits: o.Limits,
+		model: m.model[:0], text: m.text[:0],
+	}
+}
+
+// RequestReceived notes when the last byte of the client's request was read.
+func (m *Meter) RequestReceived(at stamp.Instant) { m.received = at }
+
+// Sent notes the instant just before the first byte of the request was written
+// upstream. On a retry it is called again: what counts is the retry's.
+func (m *Meter) Sent(at stamp.Instant) {
+	m.sent = at
+	m.sends++
+}
+
+// Headers notes the status and when the header block was complete. It comes
+// before the first Observe.
+func (m *Meter) Headers(status int, at stamp.Instant) {
+	m.status, m.headers = status, at
+}
+
+// Stamps notes who took the instants given to Observe.
+func (m *Meter) Stamps(src stamp.Source) { m.stamps = src }
+
+// Observe takes the body bytes of one read and the instant at which they
+// arrived. p is not kept.
+func (m *Meter) Observe(p []byte, at stamp.Instant) Signal {
+	if len(p) == 0 {
+		return 0
+	}
+	if at < m.lastRead {
+		// Instants of one connection do not go back; a wall clock that was
+		// stepped may claim so.
+		m.stampOrder = true
+		at = m.lastRead
+	}
+	m.lastRead = at
+	if m.status >= 300 && len(m.text) < maxErrorText {
+		m.text = append(m.text, p[:min(len(p), maxErrorText-len(m.text))]...)
+	}
+	var sig Signal
+	m.dec.Push(p)
+	for ev := m.dec.Next(); ev != nil; ev = m.dec.Next() {
+		sig |= m.event(ev, at)
+	}
+	return sig
+}
+
+// event takes one complete event.
+func (m *Meter) event(ev *wire.Event, at stamp.Instant) Signal {
+	m.unterminated = m.unterminated || ev.Unterminated
+	if ev.Kind == wire.Malformed {
+		m.malformed++
+		return 0
+	}
+	m.all++
+	if m.firstEvent == 0 {
+		m.firstEvent = at
+	}
+	if m.done {
+		m.late = true
+		return 0
+	}
+	switch ev.Kind {
+	case wire.Done:
+		m.done = true
+		m.ended(at)
+		return SigFinish
+	case wire.Failure:
+		m.fail(ev.Error, at)
+		return SigError
+	}
+	return m.chunk(ev, at)
+}
+
+// ended notes the first instant at which the server said that it was over.
+func (m *Meter) ended(at stamp.Instant) {
+	if m.marker == 0 {
+		m.marker = at
+	}
+}
+
+func (m *Meter) fail(e wire.Error, at stamp.Instant) {
+	if !m.failed {
+		m.failed, m.failure = true, e
+	}
+	m.ended(at)
+}
+
+// chunk takes an event that carries choices or counts.
+func (m *Meter) chunk(ev *wire.Event, at stamp.Instant) (sig Signal) {
+	if len(m.model) == 0 {
+		m.model = append(m.model, ev.Model...)
+	}
+	m.stale = true
+	m.counts(ev)
+	if len(ev.Choices) == 0 {
+		m.final(ev)
+		return 0
+	}
+	if len(ev.Choices) > 1 && ev.Choices[0].Finish != nil && ev.Usage.Has {
+		m.total = max(m.total, ev.Usage.CompletionTokens) // a bare JSON reply
+	}
+	for i := range ev.Choices {
+		c := &ev.Choices[i]
+		pos := m.choiceAt(c.Index)
+		said := m.said(ev, c, pos)
+		if m.generated(c, pos, said) {
+			sig |= m.token(c, pos, said, at)
+		}
+		m.choices[pos].see(said)
+		sig |= m.finish(ev, c, pos, at)
+	}
+	return sig
+}
+
+// token books one generated event.
+func (m *Meter) token(c *wire.Choice, pos int, said evidence, at stamp.Instant) Signal {
+	sig := SigToken
+	if m.events == 0 {
+		sig |= SigFirstToken
+		m.firstToken = at
+	} else if at == m.lastToken {
+		m.coalesced++
+		if m.lastLog >= 0 {
+			m.log[m.lastLog].Flags |= Coalesced
+		}
+	}
+	m.events++
+	m.lastToken = at
+
+	ch := &m.choices[pos]
+	if ch.last != 0 && at > ch.last {
+		m.gaps.Record(int64(at - ch.last))
+	}
+	ch.last = at
+	ch.book(said)
+
+	m.lastLog = -1
+	if len(m.log) < m.o.MaxLog {
+		m.lastLog = len(m.log)
+		m.log = append(m.log, Event{At: at, Choice: uint16(pos)})
+		m.evidence = append(m.evidence, said)
+	}
+	return sig | m.texts(c, pos, at)
+}
+
+// texts books the texts of a generated event and feeds them to the detectors.
+func (m *Meter) texts(c *wire.Choice, pos int, at stamp.Instant) (sig Signal) {
+	entry, fresh := m.lastLog, true
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		if p.Channel == wire.Reasoning {
+			m.reasoned = true
+		} else if m.visible == 0 {
+			m.visible = at
+		}
+		if entry >= 0 {
+			switch {
+			case fresh:
+				m.log[entry].Channel, fresh = uint8(p.Channel), false
+			case m.log[entry].Channel != uint8(p.Channel):
+				entry = len(m.log)
+				m.log = append(m.log, Event{At: at, Choice: uint16(pos), Channel: uint8(p.Channel), Flags: SameEvent})
+				m.evidence = append(m.evidence, noEvidence)
+			}
+		}
+		if p.Name {
+			continue
+		}
+		if entry >= 0 {
+			m.log[entry].Chars += int32(chars(p.Text))
+		}
+		if m.o.Text != nil {
+			m.o.Text(p.Channel, c.Index, p.Text)
+		}
+		sig |= m.feed(pos, p.Channel, p.Text)
+	}
+	return sig
+}
+
+// chars counts code points as package detect does: bytes that do not continue
+// a character.
+func chars(text []byte) (n int) {
+	for _, b := range text {
+		if b&0xC0 != 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+// finish takes the finish reason of a choice.
+func (m *Meter) finish(ev *wire.Event, c *wire.Choice, pos int, at stamp.Instant) (sig Signal) {
+	if string(c.Stop) == "repetition_detected" || string(c.Finish) == "repetition" {
+		m.choices[pos].engineLoop = true
+		m.engineLoop = true
+		sig |= SigLoop
+	}
+	ch := &m.choices[pos]
+	if c.Finish != nil {
+		ch.finished = true
+		ch.finish = append(ch.finish[:0], c.Finish...)
+		m.lastEnded = pos
+	}
+	if !ch.finished {
+		return sig
+	}
+	switch string(c.Finish) {
+	case "abort":
+		m.aborted = true // ours, if we are the ones who end the stream
+		m.ended(at)
+		sig |= SigError
+	case "error":
+		m.fail(wire.Error{Type: "finish_reason", Code: string(c.Finish)}, at)
+		sig |= SigError
+	}
+	if ev.Usage.Has && len(ev.Choices) == 1 {
+		ch.final = max(ch.final, ev.Usage.CompletionTokens)
+	}
+	if ev.Native.Has && len(ev.Choices) == 1 {
+		ch.nativeFinal = max(ch.nativeFinal, ev.Native.PredictedN)
+	}
+	if m.allFinished() {
+		sig |= SigFinish
+	}
+	return sig
+}
