@@ -1,0 +1,197 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+)
+
+// maxHead is the limit of a response head, and of a trailer section.
+const maxHead = 64 << 10
+
+// head is a parsed response head. It aliases the bytes it was parsed from.
+type head struct {
+	minor  int // of the version: HTTP/1.minor
+	status int
+	reason []byte
+	fields []Field
+}
+
+// headEnd returns the length of the head at the start of b, its blank line
+// included, or -1 if it is not complete. The search starts near from, the
+// length that was looked at before.
+func headEnd(b []byte, from int) int {
+	for i := max(0, from-3); ; {
+		j := bytes.IndexByte(b[i:], '\n')
+		if j < 0 {
+			return -1
+		}
+		i += j + 1
+		if rest := b[i:]; len(rest) > 0 && rest[0] == '\n' {
+			return i + 1
+		} else if len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n' {
+			return i + 2
+		}
+	}
+}
+
+// checkStart refuses what cannot become a status line, so that a peer which
+// speaks something else is not waited for.
+func checkStart(b []byte) error {
+	const start = "HTTP/1."
+	if n := min(len(b), len(start)); string(b[:n]) != start[:n] {
+		return fmt.Errorf("response begins with %q, not %q", clip(b), start)
+	}
+	return nil
+}
+
+// clip shortens a value for an error text.
+func clip(b []byte) []byte { return b[:min(len(b), 40)] }
+
+// parse reads the head b, whose end headEnd has found. RFC 9112, section 2.2,
+// allows a bare LF to end a line of it; a folded line is joined by spaces, and
+// white space before a colon is dropped, as section 5 asks of a proxy.
+func (h *head) parse(b []byte) error {
+	*h = head{fields: h.fields[:0]}
+	line, rest, err := cutLine(b)
+	if err != nil {
+		return err
+	}
+	if err := h.parseStatus(line); err != nil {
+		return err
+	}
+	h.fields, err = appendFields(h.fields, rest)
+	return err
+}
+
+func (h *head) parseStatus(line []byte) error {
+	const start = "HTTP/1."
+	bad := fmt.Errorf("status line %q is malformed", clip(line))
+	if len(line) < len(start)+5 || checkStart(line) != nil {
+		return bad
+	}
+	minor := line[len(start)]
+	code, tail := line[len(start)+2:], line[len(start)+5:]
+	if minor < '0' || minor > '9' || line[len(start)+1] != ' ' || len(tail) > 0 && tail[0] != ' ' {
+		return bad
+	}
+	for _, c := range code[:3] {
+		if c < '0' || c > '9' {
+			return bad
+		}
+		h.status = h.status*10 + int(c-'0')
+	}
+	if h.status < 100 {
+		return bad
+	}
+	if len(tail) > 0 {
+		h.reason = tail[1:]
+	}
+	h.minor = int(minor - '0')
+	return nil
+}
+
+// cutLine takes the first line off b, without its line end.
+func cutLine(b []byte) (line, rest []byte, err error) {
+	i := bytes.IndexByte(b, '\n')
+	if i < 0 {
+		return nil, nil, errors.New("header line without an end")
+	}
+	line, rest = b[:i], b[i+1:]
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	if bytes.IndexByte(line, '\r') >= 0 || bytes.IndexByte(line, 0) >= 0 {
+		return nil, nil, fmt.Errorf("header line %q has a bare CR or NUL", clip(line))
+	}
+	return line, rest, nil
+}
+
+// appendFields parses the lines of b up to a blank one. Folded lines are
+// blanked in b itself.
+func appendFields(dst []Field, b []byte) ([]Field, error) {
+	for {
+		line, rest, err := cutLine(b)
+		if err != nil {
+			return dst, err
+		}
+		if len(line) == 0 {
+			return dst, nil
+		}
+		for len(rest) > 0 && (rest[0] == ' ' || rest[0] == '\t') {
+			more, after, err := cutLine(rest)
+			if err != nil {
+				return dst, err
+			}
+			begin := len(b) - len(rest)
+			for i := len(line); i < begin; i++ {
+				b[i] = ' ' // the line end between the two
+			}
+			line, rest = b[:begin+len(more)], after
+		}
+		name, value, ok := bytes.Cut(line, []byte{':'})
+		name = bytes.TrimRight(name, " \t")
+		if !ok || !isToken(name) {
+			return dst, fmt.Errorf("header line %q is malformed", clip(line))
+		}
+		dst = append(dst, Field{name, bytes.Trim(value, " \t")})
+		b = rest
+	}
+}
+
+// isToken reports whether b is a token of RFC 9110, section 5.6.2.
+func isToken(b []byte) bool {
+	for _, c := range b {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0:
+		default:
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// has reports whether token is in a comma list of the fields called name.
+func (h *head) has(name, token string) bool {
+	for _, f := range h.fields {
+		if !f.Is(name) {
+			continue
+		}
+		for item := range bytes.SplitSeq(f.Value, []byte{','}) {
+			if item = bytes.Trim(item, " \t"); len(item) == len(token) && fold(item, token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fill gives h to fasthttp's parser, in HTTP/1.1 and with a framing that does
+// not make it add fields of its own (it answers a body without a length with
+// "Transfer-Encoding: identity").
+func (h *head) fill(to *fasthttp.ResponseHeader, how framing) error {
+	b := append(make([]byte, 0, 1024), "HTTP/1.1 "...)
+	b = append(append(strconv.AppendInt(b, int64(h.status), 10), ' '), h.reason...)
+	b = append(b, "\r\n"...)
+	length := false
+	for _, f := range h.fields {
+		if f.Is("Transfer-Encoding") || f.Is("Content-Length") && (length || how.kind == byChunks) {
+			continue
+		}
+		length = length || f.Is("Content-Length")
+		b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)
+	}
+	if !length && h.status >= 200 && h.status != 204 && h.status != 304 {
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	}
+	b = append(b, "\r\n"...)
+	to.Reset()
+	to.DisableNormalizing()
+	to.SetNoDefaultContentType(true)
+	return to.Read(bufio.NewReaderSize(bytes.NewReader(b), len(b)))
+}

@@ -1,0 +1,196 @@
+package upstream
+
+import (
+	"context"
+	"time"
+
+	"github.com/streamgauge/streamgauge/stamp"
+)
+
+// headSize is the first size of a connection's head buffer; maxKept is the
+// most that a pooled connection keeps of its buffers.
+const (
+	headSize = 4 << 10
+	maxKept  = 16 << 10
+)
+
+// conn is a connection and its buffers.
+type conn struct {
+	*stamp.Conn
+	in     []byte // the response head and what came in the same read
+	r, w   int    // in[r:w] is unread
+	out    []byte // the request head
+	pooled bool   // it waited idle before this request
+	idle   time.Time
+}
+
+func (cn *conn) write(p []byte) error {
+	_, err := cn.Write(p)
+	return err
+}
+
+// dial opens a connection, counted against MaxConns.
+func (c *Client) dial(ctx context.Context) (*conn, error) {
+	c.mu.Lock()
+	if c.MaxConns > 0 && c.stats.Open >= c.MaxConns {
+		c.mu.Unlock()
+		return nil, &Error{Op: OpConnect, Addr: c.Addr, Err: ErrNoFreeConns}
+	}
+	c.stats.Open++
+	c.stats.Dials++
+	c.mu.Unlock()
+	sc, err := c.Dialer.DialContext(ctx, c.Addr)
+	if err != nil {
+		c.gone(1)
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, &Error{Op: OpConnect, Addr: c.Addr, Err: err}
+	}
+	return &conn{Conn: sc, in: make([]byte, headSize)}, nil
+}
+
+// gone counts n connections less.
+func (c *Client) gone(n int) {
+	c.mu.Lock()
+	c.stats.Open -= n
+	c.mu.Unlock()
+}
+
+// drop closes cn; with abort the peer sees a reset.
+func (c *Client) drop(cn *conn, abort bool) {
+	if abort {
+		_ = cn.Abort()
+	} else {
+		_ = cn.Close()
+	}
+	c.gone(1)
+}
+
+// get returns the idle connection that was used last, or dials one. One that
+// its peer has closed, or written to, is dropped.
+func (c *Client) get(ctx context.Context) (*conn, error) {
+	for {
+		cn, old := c.pop(time.Now())
+		for _, o := range old {
+			_ = o.Close()
+		}
+		if cn == nil {
+			return c.dial(ctx)
+		}
+		if cn.Quiet() == nil {
+			return cn, nil
+		}
+		c.drop(cn, false)
+	}
+}
+
+// pop takes the newest idle connection, and those which have been idle too long.
+func (c *Client) pop(now time.Time) (newest *conn, old []*conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old = c.expired(now)
+	if n := len(c.idle); n > 0 {
+		newest = c.idle[n-1]
+		c.idle[n-1] = nil
+		c.idle = c.idle[:n-1]
+		newest.pooled = true
+	}
+	return newest, old
+}
+
+// expired takes the connections idle for MaxIdle or longer; the oldest are at
+// the bottom. The caller holds c.mu and closes them.
+func (c *Client) expired(now time.Time) []*conn {
+	n := 0
+	for n < len(c.idle) && now.Sub(c.idle[n].idle) >= c.maxIdle() {
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	old := c.idle[:n:n]
+	c.idle = append([]*conn(nil), c.idle[n:]...)
+	c.stats.Open -= n
+	return old
+}
+
+// put makes cn idle, its last response read to the end.
+func (c *Client) put(cn *conn) {
+	cn.SetReadIdle(0)
+	cn.SetWriteLimit(0)
+	cn.r, cn.w = 0, 0
+	if cap(cn.in) > maxKept {
+		cn.in = make([]byte, headSize)
+	}
+	if cap(cn.out) > maxKept {
+		cn.out = nil
+	}
+	if c.maxIdle() < 0 {
+		c.drop(cn, false)
+		return
+	}
+	cn.idle = time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, cn)
+	if c.sweeper == nil {
+		c.sweeper = time.AfterFunc(c.maxIdle(), c.sweep)
+	}
+}
+
+// sweep closes what has been idle too long, and comes back while there is more.
+func (c *Client) sweep() {
+	c.mu.Lock()
+	now := time.Now()
+	old := c.expired(now)
+	if c.sweeper != nil { // not stopped by CloseIdle
+		if len(c.idle) > 0 {
+			c.sweeper.Reset(c.maxIdle() - now.Sub(c.idle[0].idle))
+		} else {
+			c.sweeper = nil
+		}
+	}
+	c.mu.Unlock()
+	for _, cn := range old {
+		_ = cn.Close()
+	}
+}
+
+// CloseIdle closes the idle connections. Those in use are not touched.
+func (c *Client) CloseIdle() {
+	c.mu.Lock()
+	if c.sweeper != nil {
+		c.sweeper.Stop()
+		c.sweeper = nil
+	}
+	idle := c.idle
+	c.idle = nil
+	c.stats.Open -= len(idle)
+	c.mu.Unlock()
+	for _, cn := range idle {
+		_ = cn.Close()
+	}
+}
+
+// Stats are counts of a Client. Open includes idle and dialing connections.
+type Stats struct {
+	Open, Idle     int
+	Dials, Retries int64 // since the start
+}
+
+// Stats returns the present counts.
+func (c *Client) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Idle = len(c.idle)
+	return s
+}
+
+func (c *Client) maxIdle() time.Duration {
+	if c.MaxIdle == 0 {
+		return 2 * time.Second
+	}
+	return c.MaxIdle
+}

@@ -1,0 +1,383 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/streamgauge/streamgauge/stamp"
+)
+
+// Response is a response whose head has been read. One goroutine reads and
+// closes it; any may call Cancel.
+type Response struct {
+	Status int
+	// Fields are the header fields as they came: order, case and duplicates,
+	// hop-by-hop ones included. They are valid until Close.
+	Fields []Field
+	// Header is the head as fasthttp sees it, with the same names and
+	// duplicates. It says HTTP/1.1 whatever the server said, and has content
+	// length -1 if the length of the body is not known.
+	Header fasthttp.ResponseHeader
+	// ContentLength is the length of the body (for HEAD and 304: what the
+	// server says it would be), or -1.
+	ContentLength int64
+	// Sent is directly before the first byte of the request was written; after
+	// a retry, of the second one.
+	Sent stamp.Instant
+	// HeadersAt is the arrival of the read that completed the head, and
+	// HeadersSource who stamped it.
+	HeadersAt     stamp.Instant
+	HeadersSource stamp.Source
+	// Retries is 1 if the request was sent a second time.
+	Retries int
+	// Upgraded: the server has switched protocols (101). There is no body; see
+	// Takeover.
+	Upgraded bool
+
+	client *Client
+	c      *conn
+	req    *Request
+	frame  framing
+	left   int64 // of a byLength body
+	chunks chunked
+	ended  bool // the body's end was read
+	failed error
+	at     stamp.Instant
+	src    stamp.Source
+
+	mu        sync.Mutex
+	cause     error // of Cancel
+	closed    bool
+	unwatch   func() bool   // nil if the context cannot end
+	cancelled chan struct{} // closed when the context's Cancel has returned
+}
+
+// exchange sends the request and reads the head. stale: the connection was dead
+// before a byte of a response came. On error the connection is gone.
+func (r *Response) exchange(ctx context.Context) (stale bool, err error) {
+	if ctx.Done() != nil {
+		r.cancelled = make(chan struct{})
+		r.unwatch = context.AfterFunc(ctx, func() {
+			defer close(r.cancelled)
+			r.Cancel(context.Cause(ctx))
+		})
+	}
+	r.c.SetWriteLimit(r.client.WriteLimit)
+	r.Sent = stamp.Now()
+	host := r.client.Host
+	if host == "" {
+		host = r.client.Addr
+	}
+	werr := r.req.write(r.c, host)
+	if werr != nil && !r.answered(werr) {
+		var e *Error
+		if !errors.As(werr, &e) {
+			e = &Error{Op: OpWrite, Err: werr}
+		}
+		return isGone(werr) && r.cancelCause() == nil, r.abandon(e)
+	}
+	got, err := r.readHead()
+	if err != nil {
+		op := OpHeader
+		switch {
+		case got:
+		case werr != nil:
+			op, err = OpWrite, werr // it came first, and no answer explains it
+		default:
+			op = OpHeaderWait
+		}
+		return !got && isGone(err) && r.cancelCause() == nil, r.abandon(&Error{Op: op, Err: err})
+	}
+	if werr != nil {
+		r.frame.reuse = false
+	}
+	r.c.SetReadIdle(r.client.ReadIdle)
+	return false, nil
+}
+
+// answered reports whether a response may be there although the request could
+// not be written: a server may refuse a large body, answer and close.
+func (r *Response) answered(werr error) bool {
+	var e *Error
+	if errors.As(werr, &e) || r.cancelCause() != nil {
+		return false
+	}
+	if IsTimeout(werr) {
+		return errors.Is(r.c.Quiet(), stamp.ErrDirty)
+	}
+	return true // the peer is gone, so that reading does not block
+}
+
+// readHead reads the head and settles the framing; got: a byte has come.
+func (r *Response) readHead() (got bool, err error) {
+	c := r.c
+	if wait := r.client.HeaderWait; wait > 0 {
+		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return false, err
+		}
+	}
+	var h head
+	for interim := 0; ; interim++ {
+		n, err := r.fillHead(&got)
+		if err != nil {
+			return got, err
+		}
+		if err := h.parse(c.in[c.r : c.r+n]); err != nil {
+			return got, err
+		}
+		c.r += n
+		if h.status >= 200 || h.status == 101 {
+			break
+		}
+		if interim == 100 {
+			return got, errors.New("over 100 interim responses")
+		}
+		if r.req.Interim != nil {
+			r.req.Interim(h.status, h.fields)
+		}
+		c.w = copy(c.in, c.in[c.r:c.w])
+		c.r = 0
+	}
+	if r.client.HeaderWait > 0 {
+		if err := c.SetReadDeadline(time.Time{}); err != nil {
+			return got, err
+		}
+	}
+	if r.frame, err = h.framing(r.req.method()); err != nil {
+		return got, err
+	}
+	if err := h.fill(&r.Header, r.frame); err != nil {
+		return got, err
+	}
+	r.Status, r.Fields = h.status, h.fields
+	r.Upgraded = h.status == 101
+	r.ContentLength, r.left = r.frame.length, r.frame.length
+	r.ended = r.frame.kind == none || r.frame.kind == byLength && r.left == 0
+	r.at, r.src = r.HeadersAt, r.HeadersSource
+	return got, nil
+}
+
+// fillHead reads until a head is complete and returns its length.
+func (r *Response) fillHead(got *bool) (int, error) {
+	c := r.c
+	looked := 0
+	for {
+		b := c.in[c.r:c.w]
+		if err := checkStart(b); err != nil {
+			return 0, err
+		}
+		if n := headEnd(b, looked); n >= 0 {
+			return n, nil
+		}
+		looked = len(b)
+		if len(b) >= maxHead {
+			return 0, fmt.Errorf("response head over %d bytes", maxHead)
+		}
+		if c.w == len(c.in) {
+			grown := make([]byte, min(2*len(c.in), maxHead))
+			copy(grown, c.in[:c.w])
+			c.in = grown
+		}
+		n, err := c.Read(c.in[c.w:])
+		c.w += n
+		if n > 0 {
+			*got = true
+			r.HeadersAt, r.HeadersSource = c.Stamp()
+			continue
+		}
+		if err == io.EOF && *got {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// abandon ends a failed exchange and completes its error.
+func (r *Response) abandon(e *Error) error {
+	if cause := r.cancelCause(); cause != nil {
+		e.Err = cause
+	}
+	e.Addr, e.Retries, e.Sent = r.client.Addr, r.Retries, r.Sent
+	r.release()
+	r.client.drop(r.c, true)
+	return e
+}
+
+// Read returns bytes of the body, all of one socket read, as soon as there are
+// any. io.EOF is the clean end. Every other error is an *Error: of
+// io.ErrUnexpectedEOF if the connection was closed before the end, of
+// syscall.ECONNRESET after a reset, of the cause after Cancel or the end of the
+// context, and a timeout after ReadIdle.
+//
+// A large p is best: the framing is read into it too.
+func (r *Response) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		if r.ended {
+			return 0, io.EOF
+		}
+		if r.failed != nil {
+			return 0, r.failed
+		}
+		raw, err := r.readSocket(p)
+		if raw == 0 && err != nil {
+			return 0, r.end(err)
+		}
+		n, err := r.decode(p[:raw])
+		if err != nil {
+			err = r.fail(err)
+		}
+		if n > 0 {
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// readSocket returns what came with the head, then what the socket gives.
+func (r *Response) readSocket(p []byte) (int, error) {
+	if r.frame.kind == byLength {
+		p = p[:min(int64(len(p)), r.left)]
+	}
+	c := r.c
+	if c.r < c.w {
+		n := copy(p, c.in[c.r:c.w])
+		c.r += n
+		return n, nil // r.at is still the head's
+	}
+	n, err := c.Read(p)
+	if n > 0 {
+		r.at, r.src = c.Stamp()
+	}
+	return n, err
+}
+
+// decode takes the framing out of p, in place.
+func (r *Response) decode(p []byte) (n int, err error) {
+	switch r.frame.kind {
+	case byLength:
+		r.left -= int64(len(p))
+		r.ended = r.left == 0
+	case byChunks:
+		n, used, err := r.chunks.decode(p)
+		r.ended = r.chunks.state == chunkEnd
+		if used < len(p) {
+			r.frame.reuse = false // bytes that no request has asked for
+		}
+		return n, err
+	}
+	return len(p), nil
+}
+
+// end judges a socket error in the body.
+func (r *Response) end(err error) error {
+	if err == io.EOF && r.cancelCause() == nil {
+		if r.frame.kind == byClose {
+			r.ended = true
+			return io.EOF
+		}
+		err = io.ErrUnexpectedEOF
+	}
+	return r.fail(err)
+}
+
+func (r *Response) fail(err error) error {
+	if cause := r.cancelCause(); cause != nil {
+		err = cause
+	}
+	r.failed = &Error{Op: OpBody, Addr: r.client.Addr, Retries: r.Retries, Sent: r.Sent, Err: err}
+	return r.failed
+}
+
+// At returns the arrival of the bytes of the last Read, and who stamped it.
+func (r *Response) At() (stamp.Instant, stamp.Source) { return r.at, r.src }
+
+// SetReadIdle changes ReadIdle for the rest of this body.
+func (r *Response) SetReadIdle(d time.Duration) { r.c.SetReadIdle(d) }
+
+// Trailer returns the trailer fields of a chunked body; call it after io.EOF.
+func (r *Response) Trailer() ([]Field, error) {
+	if r.chunks.state != chunkEnd || len(r.chunks.trailer) == 0 {
+		return nil, nil
+	}
+	return appendFields(nil, append(r.chunks.trailer, "\r\n"...))
+}
+
+// Cancel ends the response from any goroutine: the connection is aborted, and a
+// blocked Read returns an *Error of err (nil: context.Canceled). After Close,
+// or a first Cancel, it does nothing.
+func (r *Response) Cancel(err error) {
+	if err == nil {
+		err = context.Canceled
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.cause != nil {
+		return
+	}
+	r.cause = err
+	_ = r.c.Abort()
+}
+
+func (r *Response) cancelCause() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cause
+}
+
+// release ends the watch on the context; it reports false if it was done
+// before. No Cancel touches the connection afterwards.
+func (r *Response) release() bool {
+	r.mu.Lock()
+	first := !r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if first && r.unwatch != nil && !r.unwatch() {
+		<-r.cancelled
+	}
+	return first
+}
+
+// Close ends the response. The connection goes back to the pool if the body
+// was read to its end and the server keeps it open; it is aborted if the body
+// was not read to its end.
+func (r *Response) Close() error {
+	if !r.release() {
+		return nil
+	}
+	switch {
+	case r.cause != nil || !r.ended:
+		r.client.drop(r.c, true)
+	case r.frame.reuse && r.c.r == r.c.w && !r.Upgraded:
+		r.client.put(r.c)
+	default:
+		r.client.drop(r.c, false)
+	}
+	return nil
+}
+
+// Takeover hands over the connection of an Upgraded response, with the bytes
+// that came behind the head. The Response is closed by it, the context is no
+// longer watched, and the connection has no time limits.
+func (r *Response) Takeover() (c *stamp.Conn, early []byte, err error) {
+	if !r.Upgraded {
+		return nil, nil, fmt.Errorf("takeover of a response with status %d", r.Status)
+	}
+	if !r.release() || r.cause != nil {
+		return nil, nil, ErrClosed
+	}
+	r.client.gone(1)
+	r.c.SetReadIdle(0)
+	r.c.SetWriteLimit(0)
+	return r.c.Conn, r.c.in[r.c.r:r.c.w], nil
+}
