@@ -1,0 +1,215 @@
+package sim
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+)
+
+// Log is the truth about a run: what every request was and when each of its
+// tokens left. Times are relative to Start, which carries the monotonic clock:
+// Start.Add(t) is comparable with any time.Now of the process.
+// All methods are safe for concurrent use.
+type Log struct {
+	Start time.Time
+
+	mu       sync.Mutex
+	requests []*entry
+	gauges   []Gauge
+	totals   Totals
+}
+
+// Request is the truth about one request. A time that never came is −1.
+type Request struct {
+	Seq         int           `json:"seq"`           // order of arrival
+	ID          string        `json:"id"`            // X-Request-Id, else rid or request_id of the body, else the engine's own
+	RID         string        `json:"rid,omitempty"` // rid or request_id of the body: the name to abort it by
+	Model       string        `json:"model"`
+	Path        string        `json:"path"`
+	Stream      bool          `json:"stream"`
+	Choices     int           `json:"choices"`
+	Arrived     time.Duration `json:"arrived_ns"`  // the request was read whole
+	Admitted    time.Duration `json:"admitted_ns"` // last admission, when it was preempted
+	FirstToken  time.Duration `json:"first_token_ns"`
+	Ended       time.Duration `json:"ended_ns"`
+	End         End           `json:"end"`
+	Prompt      int           `json:"prompt_tokens"`
+	Cached      int           `json:"cached_tokens"`
+	Tokens      int           `json:"tokens"` // sum over choices
+	Preemptions int           `json:"preemptions"`
+	// Running is the number of sequences running at the first token.
+	Running int `json:"running"`
+	// Of the first choice; −1 = it was never to loop.
+	LoopToken  int    `json:"loop_token"`  // tokens before the loop
+	LoopChars  int    `json:"loop_chars"`  // characters before the loop; −1 until it was reached
+	LoopPeriod int    `json:"loop_period"` // characters of a cycle
+	Emits      []Emit `json:"emits,omitempty"`
+}
+
+// Emit is one hand-over of tokens to the HTTP layer.
+type Emit struct {
+	At     time.Duration `json:"at_ns"`
+	Due    time.Duration `json:"due_ns"` // when the schedule had it
+	Tokens int32         `json:"tokens"`
+	Total  int32         `json:"total"`
+}
+
+// End says why a request ended.
+type End string
+
+// The ways a request ends. Refused ones were answered with an HTTP error.
+const (
+	Open       End = ""
+	Length     End = "length"
+	Stop       End = "stop"
+	ClientGone End = "client_gone"
+	Aborted    End = "abort"
+	Faulted    End = "fault"
+	Refused    End = "refused"
+	Closed     End = "shutdown"
+)
+
+// Gauge is the load from At on.
+type Gauge struct {
+	At       time.Duration `json:"at_ns"`
+	Running  int           `json:"running"`  // sequences admitted
+	Decoding int           `json:"decoding"` // of those, past their first token
+	Waiting  int           `json:"waiting"`
+	KVBlocks int           `json:"kv_blocks"` // in use
+}
+
+// Totals are the engine's own counters.
+type Totals struct {
+	Prompt      int64         `json:"prompt_tokens"` // cached ones included
+	Cached      int64         `json:"cached_tokens"`
+	Generated   int64         `json:"generated_tokens"`
+	Chunks      int64         `json:"chunks"` // steps that made tokens, a choice
+	Preemptions int64         `json:"preemptions"`
+	Finished    map[End]int64 `json:"finished"`
+}
+
+// entry is a Request under construction. Its own lock keeps the token path off
+// the log's.
+type entry struct {
+	mu sync.Mutex
+	r  Request
+}
+
+func newLog(start time.Time) *Log {
+	return &Log{Start: start, totals: Totals{Finished: map[End]int64{}}}
+}
+
+func (l *Log) open(r Request) *entry {
+	r.Admitted, r.FirstToken, r.Ended = -1, -1, -1
+	r.LoopToken, r.LoopChars = -1, -1
+	e := &entry{r: r}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.r.Seq = len(l.requests)
+	l.requests = append(l.requests, e)
+	return e
+}
+
+func (e *entry) edit(f func(*Request)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f(&e.r)
+}
+
+func (e *entry) emit(at, due time.Duration, tokens int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.r.FirstToken < 0 {
+		e.r.FirstToken = at
+	}
+	e.r.Tokens += tokens
+	e.r.Emits = append(e.r.Emits, Emit{at, due, int32(tokens), int32(e.r.Tokens)})
+}
+
+func (l *Log) gauge(g Gauge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.gauges); n > 0 && l.gauges[n-1].At == g.At {
+		l.gauges[n-1] = g
+		return
+	}
+	l.gauges = append(l.gauges, g)
+}
+
+func (l *Log) count(f func(*Totals)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.totals)
+}
+
+// Requests returns copies of all requests in order of arrival. The emits are
+// shared with the log and must not be changed.
+func (l *Log) Requests() []Request {
+	l.mu.Lock()
+	entries := l.requests[:len(l.requests):len(l.requests)]
+	l.mu.Unlock()
+	out := make([]Request, len(entries))
+	for i, e := range entries {
+		e.edit(func(r *Request) { out[i] = *r })
+	}
+	return out
+}
+
+// Gauges returns the changes of the load in order of time.
+func (l *Log) Gauges() []Gauge {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Gauge(nil), l.gauges...)
+}
+
+// Totals returns the counters.
+func (l *Log) Totals() Totals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.totals
+	t.Finished = map[End]int64{}
+	for k, v := range l.totals.Finished {
+		t.Finished[k] = v
+	}
+	return t
+}
+
+// Mean returns the time averages of a gauge over [from, to).
+func (l *Log) Mean(from, to time.Duration, value func(Gauge) int) float64 {
+	var area float64
+	g := l.Gauges()
+	for i, x := range g {
+		until := to
+		if i+1 < len(g) {
+			until = min(to, g[i+1].At)
+		}
+		if begin := max(from, x.At); until > begin {
+			area += float64(until-begin) * float64(value(x))
+		}
+	}
+	return area / float64(to-from)
+}
+
+// Tokens returns how many tokens left in [from, to).
+func (l *Log) Tokens(from, to time.Duration) int {
+	n := 0
+	for _, r := range l.Requests() {
+		for _, e := range r.Emits {
+			if e.At >= from && e.At < to {
+				n += int(e.Tokens)
+			}
+		}
+	}
+	return n
+}
+
+// WriteJSON writes the log as one object {start, requests, gauges, totals}.
+func (l *Log) WriteJSON(w io.Writer) error {
+	return json.NewEncoder(w).Encode(struct {
+		Start    time.Time `json:"start"`
+		Requests []Request `json:"requests"`
+		Gauges   []Gauge   `json:"gauges"`
+		Totals   Totals    `json:"totals"`
+	}{l.Start, l.Requests(), l.Gauges(), l.Totals()})
+}
