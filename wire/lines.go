@@ -61,10 +61,13 @@ func indexFrom(p []byte, i int, c byte) int {
 	return len(p)
 }
 
+// fieldName is room for the name of a field beside a payload of the size limit.
+const fieldName = len("data: ") + 2
+
 // hold keeps the start of a line, up to the size limit.
 func (d *Decoder) hold(p []byte) {
 	d.lineSize += len(p)
-	if room := d.max - len(d.line); len(p) > room {
+	if room := d.max + fieldName - len(d.line); len(p) > room {
 		p = p[:max(room, 0)]
 	}
 	d.line = append(d.line, p...)

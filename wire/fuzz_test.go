@@ -1,0 +1,49 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// FuzzSplit holds that the events of any bytes do not depend on the reads they
+// came in, and that nothing panics or grows beyond the limit.
+func FuzzSplit(f *testing.F) {
+	for _, body := range captures(f) {
+		f.Add(body, uint16(len(body)/2), uint16(7))
+	}
+	for _, s := range []string{
+		"\ufeffdata: " + content("a") + "\r\n\r\n: ping\n\ndata:[DONE]\r\r",
+		"event: error\ndata: {\"error\":\"x\"}\n\nerror: {}\n\n",
+		"{\"choices\":[{\"text\":\"a\"}]}\n{\"error\":{}}",
+		"data: " + content("a") + content("b") + "\n\ndata: : x\n\ndata",
+	} {
+		f.Add([]byte(s), uint16(3), uint16(11))
+	}
+	f.Fuzz(func(t *testing.T, body []byte, cut, step uint16) {
+		const limit = 1 << 10
+		whole, w := decode(t, limit, string(body))
+		at := min(int(cut), len(body))
+		two, d := decode(t, limit, string(body[:at]), string(body[at:]))
+		if d := cmp.Diff(two, whole); d != "" {
+			t.Fatalf("cut at %d - whole +:\n%s", at, d)
+		}
+		if d.Comments() != w.Comments() || d.Blind() != w.Blind() {
+			t.Fatalf("comments %d, blind %q; whole %d, %q", d.Comments(), d.Blind(), w.Comments(), w.Blind())
+		}
+		many, d := decode(t, limit, chop(string(body), 1+int(step)%64)...)
+		if d := cmp.Diff(many, whole); d != "" {
+			t.Fatalf("pieces - whole +:\n%s", d)
+		}
+		if n := cap(d.line) + cap(d.event.data); n > 8*limit {
+			t.Fatalf("buffers of %d bytes at a limit of %d", n, limit)
+		}
+	})
+}
+
+func FuzzRequestFacts(f *testing.F) {
+	for _, s := range []string{`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`, `{"a":"\\\"","b":[{}]}`, `{`, `{"a":1}x`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) { RequestFacts(body) })
+}
