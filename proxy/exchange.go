@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
+	"github.com/streamgauge/streamgauge/upstream"
+)
+
+// Why an exchange was ended from outside; they are causes of its context.
+var (
+	errClientGone = errors.New("the client went away")
+	errDrained    = errors.New("the drain period is over")
+	errOver       = errors.New("the exchange is over")
+)
+
+// exchange is one request and its response, from the handler's first line to
+// the end of the body. It outlives the handler and fasthttp's RequestCtx: the
+// body is read after the handler returned.
+type exchange struct {
+	p        *Proxy
+	route    string
+	backend  *backend // nil until one is picked
+	received stamp.Instant
+	status   int // that the client was sent, 0 before
+	retries  int
+
+	obs   *observer                // nil when the request is not observed
+	shown atomic.Pointer[observer] // obs, for /streams
+
+	// ctx ends the dial, the sending and every read of the upstream. The
+	// watcher and Shutdown cancel it, with one of the errors above.
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	resp    *upstream.Response
+	unwatch func()
+
+	once sync.Once
+}
+
+// cause says how the body ended: err is what reading it gave, nil when it was
+// not read to an end since the client did not take it.
+func (x *exchange) cause(err error) stream.Cause {
+	why := context.Cause(x.ctx)
+	switch {
+	case err == io.EOF:
+		return stream.Cause{Kind: stream.EOF}
+	case errors.Is(why, errDrained):
+		return stream.Cause{Kind: stream.Drained, Err: errDrained}
+	case err == nil || errors.Is(why, errClientGone):
+		return stream.Cause{Kind: stream.Gone}
+	case upstream.IsTimeout(err):
+		if x.obs == nil || x.obs.ttft.Load() == 0 {
+			return stream.Cause{Kind: stream.TTFTTimeout, Err: err}
+		}
+		return stream.Cause{Kind: stream.Stall, Err: err}
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return stream.Cause{Kind: stream.Reset, Err: err}
+	}
+	return stream.Cause{Kind: stream.Cut, Err: err}
+}
+
+// end closes the exchange; it does so once, in every ending.
+func (x *exchange) end(c stream.Cause) {
+	x.once.Do(func() {
+		now := stamp.Now()
+		// The client's socket is the server's again from here on.
+		x.unwatch()
+		if x.resp != nil {
+			_ = x.resp.Close()
+		}
+		x.cancel(errOver)
+		x.p.forget(x)
+		upstream := ""
+		if x.backend != nil {
+			x.backend.open.Add(-1)
+			upstream = x.backend.name
+		}
+		x.p.metrics.Request(x.route, upstream, x.status, x.book(c, now), now.Sub(x.received))
+	})
+}
+
+// book finishes the record, if there is one, and returns the label "end".
+func (x *exchange) book(c stream.Cause, now stamp.Instant) string {
+	if c.Kind == stream.Gone {
+		phase := "other"
+		switch {
+		case x.backend == nil:
+			phase = "request"
+		case x.obs != nil:
+			phase = x.obs.phase()
+		}
+		x.p.metrics.ClientGone(phase)
+	}
+	switch {
+	case x.obs != nil:
+		return x.obs.finish(c, now, x.retries)
+	case c.Kind == stream.Gone:
+		return string(stream.ClientGone)
+	case c.Kind == stream.EOF:
+		return "plain"
+	}
+	return string(stream.Failed)
+}

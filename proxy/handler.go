@@ -1,0 +1,294 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/streamgauge/streamgauge/metrics"
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
+	"github.com/streamgauge/streamgauge/upstream"
+	"github.com/streamgauge/streamgauge/wire"
+)
+
+// handle serves one request of the data port.
+func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
+	x := &exchange{p: p, route: metrics.Route(ctx.Request.Header.RequestURI()), received: stamp.Now(), unwatch: func() {}}
+	x.ctx, x.cancel = context.WithCancelCause(context.Background())
+	if !p.admit(x) {
+		x.refuse(ctx, faultDraining, stream.Cause{Kind: stream.Drained})
+		return
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			p.metrics.Panics.Inc()
+			p.log.Error().Str("panic", fmt.Sprintf("%T", r)).Str("route", x.route).Msg("a request's handler failed")
+			x.refuse(ctx, faultInternal, stream.Cause{Kind: stream.Cut})
+		}
+	}()
+	x.serve(ctx)
+}
+
+// refuse answers with a fault and ends the exchange. The connection is closed:
+// the request's body may not have been read.
+func (x *exchange) refuse(ctx *fasthttp.RequestCtx, f fault, c stream.Cause) {
+	f.reply(ctx, true)
+	x.status = f.status
+	x.end(c)
+}
+
+func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
+	client, ok := ctx.Conn().(*clientConn)
+	if !ok {
+		panic("proxy: a connection that is not from our listener")
+	}
+	if string(ctx.Method()) == fasthttp.MethodConnect {
+		x.refuse(ctx, faultMethod, stream.Cause{Kind: stream.EOF})
+		return
+	}
+	req := upstream.Request{Method: string(ctx.Method())}
+	head := readHead(&ctx.Request.Header)
+	req.Header = head.fields
+
+	body, err := x.readBody(ctx, client, &req)
+	x.received, _ = client.Stamp()
+	switch {
+	case errors.Is(err, errTooLarge):
+		x.refuse(ctx, faultTooLarge, stream.Cause{Kind: stream.EOF})
+		return
+	case err != nil:
+		x.refuse(ctx, faultRequest, stream.Cause{Kind: stream.Gone, Err: err})
+		return
+	}
+	if !x.p.cfg.KeepHalfClosed {
+		x.unwatch = x.p.watcher.Watch(client, func() { x.cancel(errClientGone) })
+	}
+	if ctx.ConnRequestNum() == 1 && ctx.Request.Header.IsHTTP11() {
+		// Later on the server may hold the end of the response before in its
+		// buffer, and what is written past that would come first.
+		req.Interim = func(status int, fields []upstream.Field) { writeInterim(client, status, fields) }
+	}
+	x.pickBackend(nil)
+	x.observe(&req, head, body)
+	if err := x.send(&req, &head); err != nil {
+		x.fail(ctx, err)
+		return
+	}
+	if req.BodyStream != nil {
+		// Its last byte was read while it was sent.
+		x.received, _ = client.Stamp()
+	}
+	if x.obs != nil {
+		x.obs.answered(x.resp, x.received)
+	}
+	x.respond(ctx, client)
+}
+
+var errTooLarge = errors.New("request body over the limit")
+
+// readBody reads a small body whole, so that it can be sent again, and sets up a
+// larger one for streaming. It returns the body's bytes when it has them all.
+func (x *exchange) readBody(ctx *fasthttp.RequestCtx, client *clientConn, req *upstream.Request) ([]byte, error) {
+	size := int64(ctx.Request.Header.ContentLength())
+	src := ctx.RequestBodyStream()
+	if src == nil || size == 0 {
+		if len(ctx.Request.Header.Peek(fasthttp.HeaderContentLength)) > 0 {
+			req.Body = []byte{}
+		}
+		return nil, nil
+	}
+	if size > x.p.cfg.MaxBody {
+		return nil, errTooLarge
+	}
+	in := &bodyReader{src: src, client: client, p: x.p, size: size}
+	limit := int64(x.p.cfg.BufferBody)
+	if size > limit {
+		req.BodyStream, req.BodySize = in, size
+		return nil, nil
+	}
+	// Room for one byte more tells a body that ends here from one that goes on.
+	buf := make([]byte, 0, max(size, 512)+1)
+	for {
+		if int64(len(buf)) > limit {
+			// A chunked body that is not small.
+			req.BodyStream, req.BodySize = io.MultiReader(bytes.NewReader(buf), in), -1
+			return nil, nil
+		}
+		n, err := in.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+	}
+	req.Body = buf
+	return buf, nil
+}
+
+// bodyReader reads a request's body from its client: it bounds each read's
+// silence and the whole body's length, and tells a body that was cut from one
+// that ended, which the server's own reader does not.
+type bodyReader struct {
+	src    io.Reader
+	client *clientConn
+	p      *Proxy
+	size   int64 // announced, or -1
+	read   int64
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	if d := b.p.cfg.ClientRead; d > 0 {
+		_ = b.client.SetReadDeadline(time.Now().Add(d))
+	}
+	n, err := b.src.Read(p)
+	b.read += int64(n)
+	if b.read > b.p.cfg.MaxBody {
+		return 0, errTooLarge
+	}
+	if err == io.EOF && b.size >= 0 && b.read < b.size {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// inlineFacts is the size up to which a body is scanned for its model before it
+// is sent: some 20 µs. The scan of a larger one runs beside the sending.
+const inlineFacts = 32 << 10
+
+// observe sets up the metering of a request that generates text.
+func (x *exchange) observe(req *upstream.Request, head requestHead, body []byte) {
+	path, _, _ := bytes.Cut(head.uri, []byte{'?'})
+	dialect := wire.ForPath(path)
+	if dialect == wire.Unknown || req.Method != fasthttp.MethodPost {
+		return
+	}
+	id := head.id
+	if id == "" {
+		id = x.p.newID()
+	}
+	o := x.p.newObserver(id, x.route, x.backend.name, dialect)
+	x.obs = o
+	if len(body) <= inlineFacts {
+		o.learn(body)
+	} else {
+		o.facts.Go(func() { o.learn(body) })
+	}
+	x.shown.Store(o)
+}
+
+// pickBackend takes the next upstream; false when all were tried.
+func (x *exchange) pickBackend(tried []*backend) bool {
+	b := x.p.pick(tried)
+	if b == nil {
+		return false
+	}
+	if x.backend != nil {
+		x.backend.open.Add(-1)
+	}
+	b.open.Add(1)
+	x.backend = b
+	return true
+}
+
+// send sends the request and waits for the response's header. While no
+// connection can be made and the body is at hand, the other upstreams are
+// tried.
+func (x *exchange) send(req *upstream.Request, head *requestHead) error {
+	var tried []*backend
+	for {
+		req.Target = head.target(x.backend.prefix)
+		resp, err := x.backend.client.Do(x.ctx, req)
+		if err == nil {
+			x.backend.answered()
+			x.resp, x.retries = resp, resp.Retries
+			break
+		}
+		var ue *upstream.Error
+		if errors.As(err, &ue) {
+			x.retries = ue.Retries
+		}
+		if x.ctx.Err() != nil || errors.Is(err, upstream.ErrNoFreeConns) || ue == nil || ue.Op == upstream.OpRequestBody {
+			return err
+		}
+		x.backend.failed()
+		tried = append(tried, x.backend)
+		if ue.Op != upstream.OpConnect || req.BodyStream != nil || !x.pickBackend(tried) {
+			return err
+		}
+		if x.obs != nil {
+			x.obs.moved(x.backend.name)
+		}
+	}
+	if x.retries > 0 {
+		x.p.metrics.UpstreamRetry("stale")
+	}
+	return nil
+}
+
+// fail answers for an upstream that did not.
+func (x *exchange) fail(ctx *fasthttp.RequestCtx, err error) {
+	var ue *upstream.Error
+	errors.As(err, &ue)
+	if x.obs != nil && ue != nil && ue.Sent != 0 {
+		x.obs.sentAt(ue.Sent)
+	}
+	why := context.Cause(x.ctx)
+	f, c := faultClosed, x.cause(err)
+	switch {
+	case errors.Is(why, errClientGone):
+		// Nobody is there to read it. Metrics have status 0.
+		f.reply(ctx, true)
+		x.end(c)
+		return
+	case errors.Is(why, errDrained):
+		f = faultDraining
+	case errors.Is(err, errTooLarge):
+		f, c = faultTooLarge, stream.Cause{Kind: stream.EOF}
+	case ue == nil:
+	case ue.Op == upstream.OpRequestBody:
+		f, c = faultRequest, stream.Cause{Kind: stream.Gone}
+	case errors.Is(err, upstream.ErrNoFreeConns):
+		f, c.Kind = faultPoolFull, stream.Connect
+	case ue.Op == upstream.OpConnect:
+		f, c.Kind = faultConnect, stream.Connect
+	case ue.Timeout():
+		f = faultHeaderWait
+	case ue.Op == upstream.OpHeader && !errors.Is(err, io.ErrUnexpectedEOF):
+		f = faultResponse
+	}
+	x.p.log.Warn().Str("route", x.route).Str("upstream", x.backend.name).Str("reason", f.reason).Err(err).Msg("no response from the upstream")
+	x.refuse(ctx, f, c)
+}
+
+// writeInterim passes a 1xx response on. 100 is not: the server has sent its
+// own, before the body was read.
+func writeInterim(client *clientConn, status int, fields []upstream.Field) {
+	if status == fasthttp.StatusContinue {
+		return
+	}
+	b := append([]byte("HTTP/1.1 "), strconv.Itoa(status)...)
+	b = append(b, ' ')
+	b = append(b, fasthttp.StatusMessage(status)...)
+	b = append(b, "\r\n"...)
+	connection := connectionOf(fields)
+	for _, f := range fields {
+		if !isHop(f, connection) {
+			b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)
+		}
+	}
+	// An error here is the client's leaving; the response's own write, or the
+	// watcher, tells.
+	_, _ = client.Write(append(b, "\r\n"...))
+}

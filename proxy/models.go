@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sort"
+	"time"
+
+	"github.com/streamgauge/streamgauge/upstream"
+)
+
+// maxModelList bounds the body of a models answer.
+const maxModelList = 4 << 20
+
+// retryModels is the wait after an upstream could not be asked.
+const retryModels = 5 * time.Second
+
+// refreshModels keeps the list of served models, the only model names that may
+// be label values, until ctx ends.
+func (p *Proxy) refreshModels(ctx context.Context) {
+	served := map[*backend][]string{}
+	for {
+		wait := p.cfg.ModelsEvery
+		for _, b := range p.backends {
+			names, err := p.listModels(ctx, b)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				// The last list stands: an engine that restarts serves the
+				// same names most of the time.
+				p.log.Debug().Err(err).Str("upstream", b.name).Msg("models not listed")
+				wait = min(wait, retryModels)
+				continue
+			}
+			served[b] = names
+		}
+		p.metrics.SetModels(mergeModels(p.cfg.Models, served))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func mergeModels(fixed []string, served map[*backend][]string) []string {
+	var dynamic []string
+	for _, names := range served {
+		dynamic = append(dynamic, names...)
+	}
+	sort.Strings(dynamic)
+	return append(append([]string(nil), fixed...), dynamic...)
+}
+
+// parseModels reads the answer of GET /v1/models.
+func parseModels(r io.Reader) ([]string, error) {
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r, maxModelList)).Decode(&list); err != nil {
+		return nil, fmt.Errorf("models: %w", err)
+	}
+	names := make([]string, 0, len(list.Data))
+	for _, m := range list.Data {
+		names = append(names, m.ID)
+	}
+	return names, nil
+}
+
+// listModels asks one upstream for the names it serves.
+func (p *Proxy) listModels(ctx context.Context, b *backend) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req := upstream.Request{Target: []byte(b.prefix + "/v1/models")}
+	if p.cfg.ModelsKey != "" {
+		req.Header = []upstream.Field{{Name: []byte("Authorization"), Value: []byte("Bearer " + p.cfg.ModelsKey)}}
+	}
+	r, err := b.client.Do(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if r.Status != 200 {
+		return nil, fmt.Errorf("models: status %d", r.Status)
+	}
+	return parseModels(r)
+}

@@ -1,0 +1,286 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/valyala/fasthttp"
+
+	"github.com/streamgauge/streamgauge/metrics"
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
+)
+
+// noDeadline takes a deadline away.
+var noDeadline time.Time
+
+// Proxy forwards requests and measures their streams. Make one with New, give it
+// a listener with Serve, and end it with Shutdown.
+type Proxy struct {
+	cfg      Config
+	log      zerolog.Logger
+	metrics  *metrics.Set
+	backends []*backend
+	turn     atomic.Uint64
+	watcher  *stamp.Watcher
+	meters   meterPool
+	ring     *ring
+	file     *recordFile // nil without one
+	data     *fasthttp.Server
+	admin    *fasthttp.Server
+	addr     atomic.Pointer[string] // of the data port
+
+	runID string
+	ids   atomic.Uint64
+
+	openMu   sync.Mutex
+	open     map[*exchange]struct{}
+	draining bool
+	empty    chan struct{} // closed when draining and nothing is open
+	hijacked sync.WaitGroup
+
+	background sync.WaitGroup
+	stop       context.CancelFunc
+}
+
+// New makes a Proxy and starts its background work: the list of served models
+// and the record file's writer. Shutdown ends it.
+func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var run [6]byte
+	if _, err := rand.Read(run[:]); err != nil {
+		return nil, fmt.Errorf("run id: %w", err)
+	}
+	p := &Proxy{
+		cfg: cfg, log: log, metrics: metrics.New(cfg.Version), runID: hex.EncodeToString(run[:]),
+		open: map[*exchange]struct{}{}, empty: make(chan struct{}),
+	}
+	p.ring = newRing(p.runID, cfg.Records, cfg.RecordBytes)
+	p.metrics.SetModels(cfg.Models)
+	for _, raw := range cfg.Upstreams {
+		u, err := parseUpstream(raw)
+		if err != nil {
+			return nil, err
+		}
+		b := newBackend(u, &cfg)
+		p.backends = append(p.backends, b)
+		p.metrics.UpstreamConnections(b.name, "in_use", func() float64 { s := b.client.Stats(); return float64(s.Open - s.Idle) })
+		p.metrics.UpstreamConnections(b.name, "idle", func() float64 { return float64(b.client.Stats().Idle) })
+	}
+	var err error
+	if p.watcher, err = stamp.NewWatcher(); err != nil {
+		return nil, err
+	}
+	if cfg.RecordFile != "" {
+		p.file, err = openRecordFile(cfg.RecordFile, cfg.RecordFileSize, cfg.RecordFileKeep, log, p.metrics.RecordsDropped.Inc)
+		if err != nil {
+			p.watcher.Close()
+			return nil, err
+		}
+	}
+	p.data = p.newData()
+	p.admin = p.newAdmin()
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	if cfg.ModelsEvery > 0 {
+		p.background.Go(func() { p.refreshModels(ctx) })
+	}
+	return p, nil
+}
+
+func (p *Proxy) newData() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:      p.handle,
+		ErrorHandler: p.refuseRequest,
+		Logger:       quiet{p.log},
+		// Bounds the header and is re-armed for the body; nothing is read from
+		// a client while it is being answered.
+		ReadTimeout: p.cfg.ClientRead,
+		IdleTimeout: p.cfg.ClientIdle,
+		// WriteTimeout would bound the whole stream; the connection bounds
+		// each write.
+		ReadBufferSize:  max(p.cfg.MaxHeader, 4<<10),
+		WriteBufferSize: 4 << 10,
+		Concurrency:     1 << 20,
+		// Bodies are read by the handler, which has the limits. This is how
+		// much the server reads before it: the least there is.
+		StreamRequestBody:  true,
+		MaxRequestBodySize: 1,
+
+		DisablePreParseMultipartForm:  true,
+		DisableHeaderNamesNormalizing: true,
+		NoDefaultServerHeader:         true,
+		NoDefaultDate:                 true,
+		NoDefaultContentType:          true,
+		SecureErrorLogMessage:         true,
+		CloseOnShutdown:               true,
+	}
+}
+
+// Serve serves the data port until Shutdown.
+func (p *Proxy) Serve(ln net.Listener) error {
+	addr := ln.Addr().String()
+	p.addr.Store(&addr)
+	err := p.data.Serve(&listener{Listener: ln, user: p.cfg.UserStamps, writeLimit: p.cfg.ClientWrite})
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+func (p *Proxy) dataAddr() string {
+	if p.cfg.Data != "" {
+		return p.cfg.Data
+	}
+	if a := p.addr.Load(); a != nil {
+		return *a
+	}
+	return ""
+}
+
+// Metrics is the proxy's set, for those who serve it elsewhere.
+func (p *Proxy) Metrics() *metrics.Set { return p.metrics }
+
+// refuseRequest answers what fasthttp could not read as a request.
+func (p *Proxy) refuseRequest(ctx *fasthttp.RequestCtx, err error) {
+	f := faultRequest
+	var small *fasthttp.ErrSmallBuffer
+	var ne net.Error
+	switch {
+	case errors.As(err, &small):
+		f = faultHeaderSize
+	case errors.As(err, &ne) && ne.Timeout():
+		f = faultSlow
+	}
+	f.reply(ctx, true)
+	p.metrics.Request(metrics.Other, "", f.status, string(stream.Failed), 0)
+}
+
+// admit enters an exchange, unless the proxy is shutting down.
+func (p *Proxy) admit(x *exchange) bool {
+	p.openMu.Lock()
+	defer p.openMu.Unlock()
+	if p.draining {
+		return false
+	}
+	p.open[x] = struct{}{}
+	return true
+}
+
+func (p *Proxy) forget(x *exchange) {
+	p.openMu.Lock()
+	defer p.openMu.Unlock()
+	_, was := p.open[x]
+	delete(p.open, x)
+	if was && p.draining && len(p.open) == 0 {
+		close(p.empty)
+	}
+}
+
+// notReady says why the proxy wants no new requests, "" when it does.
+func (p *Proxy) notReady() string {
+	p.openMu.Lock()
+	draining := p.draining
+	p.openMu.Unlock()
+	if draining {
+		return "draining"
+	}
+	now := stamp.Now()
+	for _, b := range p.backends {
+		if b.up(now) {
+			return ""
+		}
+	}
+	return "no upstream answers"
+}
+
+// keep hands a finished record to the ring and the file.
+func (p *Proxy) keep(rec *stream.Record, log [][3]int64) {
+	p.ring.put(rec, log)
+	if p.file != nil {
+		p.file.put(rec)
+	}
+}
+
+// newID names a request that brought no X-Request-Id, for its record only.
+func (p *Proxy) newID() string { return p.runID + "-" + strconv.FormatUint(p.ids.Add(1), 10) }
+
+// Shutdown ends the proxy: /readyz says no, no request is accepted any more, and
+// open ones go on for the drain period, or until ctx ends. What is open then is
+// cut: clients see a broken body, never a clean end. It returns when all is
+// over; the admin port is served until then.
+func (p *Proxy) Shutdown(ctx context.Context) error {
+	p.openMu.Lock()
+	if p.draining {
+		p.openMu.Unlock()
+		return errors.New("shutdown was called before")
+	}
+	p.draining = true
+	if len(p.open) == 0 {
+		close(p.empty)
+	}
+	p.openMu.Unlock()
+
+	var wait sync.WaitGroup
+	var dataErr error
+	served, done := context.WithCancel(context.Background())
+	wait.Go(func() { dataErr = p.data.ShutdownWithContext(served) })
+
+	drain := time.NewTimer(p.cfg.Drain)
+	defer drain.Stop()
+	select {
+	case <-p.empty:
+	case <-drain.C:
+	case <-ctx.Done():
+	}
+	cut := 0
+	p.openMu.Lock()
+	for x := range p.open {
+		x.cancel(errDrained)
+		cut++
+	}
+	p.openMu.Unlock()
+	if cut > 0 {
+		p.log.Warn().Int("requests", cut).Msg("the drain period is over, open requests are cut")
+	}
+	<-p.empty
+	p.hijacked.Wait()
+	// Connections that only wait for their handler's return are gone in a
+	// moment; a client that does not read its last bytes is not waited for
+	// longer than a write may take.
+	late := time.AfterFunc(max(p.cfg.ClientWrite, time.Second), done)
+	wait.Wait()
+	late.Stop()
+	done()
+
+	p.stop()
+	p.background.Wait()
+	adminErr := p.admin.ShutdownWithContext(ctx)
+	p.watcher.Close()
+	for _, b := range p.backends {
+		b.client.CloseIdle()
+	}
+	if p.file != nil {
+		p.file.close()
+	}
+	return errors.Join(dataErr, adminErr)
+}
+
+// quiet gives fasthttp's own messages to the log, at a level that is off by
+// default: it logs each client's reset.
+type quiet struct{ log zerolog.Logger }
+
+func (q quiet) Printf(format string, args ...any) { q.log.Debug().Msgf("server: "+format, args...) }

@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/streamgauge/streamgauge/stream"
+)
+
+// kept is a record in the ring. Nothing in it changes after put.
+type kept struct {
+	seq    uint64
+	record *stream.Record
+	// log holds the record's event_log, kept apart since a reader has to ask
+	// for it.
+	log [][3]int64
+}
+
+// size is about what an entry holds in memory.
+func (k *kept) size() int64 { return 1024 + 24*int64(len(k.log)) }
+
+// ring keeps the last records, bounded by number and by bytes. Puts take a lock
+// for a few stores and never wait for a reader: a reader copies pointers out.
+type ring struct {
+	epoch    string // tells a cursor of another process from ours
+	maxCount int
+	maxBytes int64
+
+	mu    sync.Mutex
+	items []*kept // oldest first, from head
+	head  int
+	bytes int64
+	seq   uint64 // of the newest
+}
+
+func newRing(epoch string, maxCount int, maxBytes int64) *ring {
+	return &ring{epoch: epoch, maxCount: maxCount, maxBytes: maxBytes}
+}
+
+func (r *ring) put(rec *stream.Record, log [][3]int64) {
+	k := &kept{record: rec, log: log}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seq++
+	k.seq = r.seq
+	r.items = append(r.items, k)
+	r.bytes += k.size()
+	for len(r.items)-r.head > 1 && (len(r.items)-r.head > r.maxCount || r.bytes > r.maxBytes) {
+		r.bytes -= r.items[r.head].size()
+		r.items[r.head] = nil
+		r.head++
+	}
+	// Half of the slice is dead: move the living down, amortised over as many
+	// puts.
+	if r.head > len(r.items)/2 && r.head > 64 {
+		n := copy(r.items, r.items[r.head:])
+		clear(r.items[n:])
+		r.items, r.head = r.items[:n], 0
+	}
+}
+
+// since returns the records after a cursor, the cursor of the last one, and how
+// many between were already overwritten. An empty cursor, or one of another
+// process, means from the oldest.
+func (r *ring) since(cursor string) (items []*kept, next string, lost uint64) {
+	after, ours := r.parse(cursor)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	live := r.items[r.head:]
+	if !ours || after > r.seq {
+		after = 0
+	}
+	oldest := r.seq - uint64(len(live)) + 1
+	if after+1 < oldest {
+		if ours && after > 0 {
+			lost = oldest - after - 1
+		}
+		after = oldest - 1
+	}
+	items = append(items, live[after+1-oldest:]...)
+	return items, r.epoch + "." + strconv.FormatUint(r.seq, 10), lost
+}
+
+// parse reads EPOCH.SEQ.
+func (r *ring) parse(cursor string) (seq uint64, ours bool) {
+	epoch, n, ok := strings.Cut(cursor, ".")
+	if !ok || epoch != r.epoch {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(n, 10, 64)
+	return seq, err == nil
+}

@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/streamgauge/streamgauge/stream"
+	"github.com/streamgauge/streamgauge/upstream"
+)
+
+// respond passes the response on. When it returns, the server writes the header
+// and then reads the body from the tap.
+func (x *exchange) respond(ctx *fasthttp.RequestCtx, client *clientConn) {
+	r := x.resp
+	x.status = r.Status
+	if r.Upgraded {
+		x.upgrade(ctx, client)
+		return
+	}
+	old := !ctx.Request.Header.IsHTTP11()
+	bodyless := string(ctx.Method()) == fasthttp.MethodHead || r.Status == 204 || r.Status == 304
+	if old && !bodyless && r.ContentLength < 0 {
+		x.respondUntilClose(ctx, client)
+		return
+	}
+	out := &ctx.Response.Header
+	if err := fillHeader(out, r, !bodyless && r.ContentLength < 0); err != nil {
+		x.refuse(ctx, faultResponse, stream.Cause{Kind: stream.Cut, Err: err})
+		return
+	}
+	if bodyless {
+		// HEAD and 304 keep the length of the body they do not have.
+		ctx.Response.SkipBody = true
+		x.end(stream.Cause{Kind: stream.EOF})
+		return
+	}
+	t := &tap{x: x}
+	if r.ContentLength < 0 {
+		t.header = out
+	}
+	// Without this the header would wait for the body's first bytes, and a
+	// short body with a length for its last.
+	ctx.Response.ImmediateHeaderFlush = true
+	ctx.Response.SetBodyStream(t, int(r.ContentLength))
+}
+
+// headers holds what parses a header into the server's.
+var headers = sync.Pool{New: func() any {
+	return &headerBuffer{br: bufio.NewReaderSize(nil, 4<<10)}
+}}
+
+type headerBuffer struct {
+	b   []byte
+	src bytes.Reader
+	br  *bufio.Reader
+}
+
+// fillHeader gives the response's head to the server's header. It goes through
+// its parser, since its setters drop Date and put a default in its place.
+// trailers: the body goes out in chunks, so that trailers can be announced.
+func fillHeader(out *fasthttp.ResponseHeader, r *upstream.Response, trailers bool) error {
+	h := headers.Get().(*headerBuffer)
+	defer headers.Put(h)
+	h.b = appendHead(h.b[:0], r, trailers)
+	h.src.Reset(h.b)
+	if len(h.b) > h.br.Size() {
+		h.br = bufio.NewReaderSize(&h.src, len(h.b))
+	} else {
+		h.br.Reset(&h.src)
+	}
+	if err := out.Read(h.br); err != nil {
+		return err
+	}
+	// The parser takes a body without a length for one that ends with the
+	// connection. Ours will be in chunks.
+	out.ResetConnectionClose()
+	return nil
+}
+
+// appendHead appends the head that the client gets: the upstream's without the
+// fields that concern our connection to it, and without framing but for
+// Content-Length.
+func appendHead(b []byte, r *upstream.Response, trailers bool) []byte {
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(r.Status), 10)
+	b = append(b, ' ')
+	b = append(b, r.Header.StatusMessage()...)
+	b = append(b, "\r\n"...)
+	connection := connectionOf(r.Fields)
+	length := false
+	for _, f := range r.Fields {
+		switch {
+		case f.Is("Trailer") && trailers:
+		case f.Is("Content-Length"):
+			// Beside chunks it has no meaning, and twice it is a smuggler's.
+			if length || r.ContentLength < 0 {
+				continue
+			}
+			length = true
+		case isHop(f, connection):
+			continue
+		}
+		b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// copyTrailers adds the upstream's trailers, announced or not, to a header whose
+// body is in chunks. Those that a trailer must not hold (framing, credentials)
+// are left out by fasthttp.
+func (x *exchange) copyTrailers(out *fasthttp.ResponseHeader) {
+	fields, err := x.resp.Trailer()
+	if err != nil {
+		x.p.log.Debug().Err(err).Msg("trailers dropped")
+		return
+	}
+	for _, f := range fields {
+		if out.AddTrailerBytes(f.Name) == nil {
+			out.AddBytesKV(f.Name, f.Value)
+		}
+	}
+}
+
+// respondUntilClose answers an HTTP/1.0 client with a body of unknown length. It
+// knows no chunks: the body ends with the connection, and a cut one must end
+// with a reset, since a FIN would make it look whole. The server's loop cannot
+// do that, so the connection leaves it.
+func (x *exchange) respondUntilClose(ctx *fasthttp.RequestCtx, client *clientConn) {
+	head := appendHead(nil, x.resp, false)
+	head = append(head[:len(head)-2], "Connection: close\r\n\r\n"...)
+	x.p.hijacked.Add(1)
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(hijack(func() {
+		defer x.p.hijacked.Done()
+		t := &tap{x: x}
+		_, err := client.Write(head)
+		if err == nil {
+			_, err = client.ReadFrom(t)
+		}
+		whole := err == nil && t.err == io.EOF
+		_ = t.CloseWithError(err)
+		if !whole {
+			_ = client.Abort()
+		}
+	}))
+}

@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"io"
+	"runtime"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/streamgauge/streamgauge/stamp"
+)
+
+// tap is a response's body on its way to the client. The server loop calls Read,
+// writes and flushes what it got, and calls Read again: so the start of a Read
+// is the moment at which the bytes of the one before have left, and the first
+// at which they may be parsed.
+type tap struct {
+	x *exchange
+	// header is the client's response header; trailers are added to it at the
+	// end of the body. Nil where there is no place for them.
+	header *fasthttp.ResponseHeader
+
+	held []byte        // the last read's bytes, not yet observed
+	at   stamp.Instant // their stamp; 0 when there are none
+	err  error         // of the upstream's body, once it ended
+}
+
+// Read returns the upstream's bytes as soon as they are in.
+func (t *tap) Read(p []byte) (int, error) {
+	t.settle()
+	if t.err != nil {
+		return 0, t.err
+	}
+	n, err := t.x.resp.Read(p)
+	if n > 0 {
+		t.at, _ = t.x.resp.At()
+		if t.x.obs != nil {
+			// A copy, since the buffer may be another stream's by the time
+			// of the close.
+			t.held = append(t.held[:0], p[:n]...)
+		}
+	}
+	if err != nil {
+		t.err = err
+		if err == io.EOF && t.header != nil {
+			t.x.copyTrailers(t.header)
+		}
+	}
+	return n, err
+}
+
+// settle observes what has been written.
+func (t *tap) settle() {
+	if t.at == 0 {
+		return
+	}
+	t.x.p.metrics.AddedDelay.Update(stamp.Now().Sub(t.at).Seconds())
+	if t.x.obs != nil {
+		// Engines send in decode steps: the tokens of other streams are ready
+		// to be forwarded now, and they come before our parsing.
+		runtime.Gosched()
+		t.x.obs.observe(t.held, t.at)
+	}
+	t.at = 0
+}
+
+// CloseWithError is called once by the server, in every ending. There is no
+// Close: fasthttp calls both. The error of the writing is of no interest: when
+// there is one, t.err is nil and the client is gone.
+func (t *tap) CloseWithError(error) error {
+	if t.at != 0 && t.x.obs != nil {
+		// The client did not take the last bytes, but the engine made them.
+		t.x.obs.observe(t.held, t.at)
+	}
+	t.x.end(t.x.cause(t.err))
+	return nil
+}
