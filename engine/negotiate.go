@@ -3,10 +3,10 @@ package engine
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
+	"strconv"
 
-	"github.com/valyala/fastjson"
+	"github.com/streamgauge/streamgauge/wire"
 )
 
 // Negotiate finds the switches a server accepts, by one-token requests. A 400 or
@@ -79,55 +79,46 @@ func (c *call) try(ctx context.Context, s Switches, in BodyInput) error {
 	if f := c.fault(a); f != nil {
 		return f
 	}
-	return c.streamFault(a)
+	return c.streamFault(in.Endpoint, a)
 }
 
-// streamFault looks for what may hide behind a 200: one JSON body instead of a
-// stream, an error event, nothing at all.
-func (c *call) streamFault(a *answer) error {
-	body := bytes.TrimLeft(a.body, " \t\r\n\xef\xbb\xbf")
-	if len(body) == 0 {
-		return &Error{Kind: NoStream, Status: a.status, Message: a.address + " answered 200 with an empty body"}
-	}
-	if body[0] == '{' {
-		v, err := fastjson.ParseBytes(body)
-		if err == nil && isError(v) {
-			return c.inBand(a, body, v)
+// streamFault looks for what may hide behind a 200: an error event, one JSON
+// body instead of a stream, nothing at all.
+func (c *call) streamFault(endpoint string, a *answer) error {
+	d := wire.NewDecoder(wire.ForPath([]byte(EndpointPath(endpoint))), maxAnswer)
+	d.Push(a.body)
+	events := 0
+	for ev := d.Next(); ev != nil; ev = d.Next() {
+		if ev.Kind == wire.Failure {
+			return c.inBand(a, ev.Error)
 		}
-		return &Error{Kind: NoStream, Status: a.status, Message: a.address + ` answered with one body although "stream":true was asked for: there is nothing to time`}
+		events++
 	}
-	for line := range bytes.Lines(body) {
-		data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data:"))
-		if !ok {
-			continue
-		}
-		if v, err := fastjson.ParseBytes(data); err == nil && isError(v) {
-			return c.inBand(a, bytes.TrimSpace(data), v)
-		}
+	if ev := d.Close(); ev != nil && ev.Kind == wire.Failure {
+		return c.inBand(a, ev.Error)
 	}
-	return nil
+	fault := &Error{Kind: NoStream, Status: a.status}
+	switch body := bytes.TrimSpace(a.body); {
+	case len(body) > 0 && body[0] == '{':
+		fault.Message = a.address + ` answered with one body although "stream":true was asked for: there is nothing to time`
+	case events == 0:
+		fault.Message = a.address + " answered 200 without a single event"
+	default:
+		return nil
+	}
+	return fault
 }
 
-func isError(v *fastjson.Value) bool {
-	e := v.Get("error")
-	return e != nil && e.Type() != fastjson.TypeNull
-}
-
-// inBand is the fault of an error object inside a 200. TGI validates that late,
-// and says the status in the object.
-func (c *call) inBand(a *answer, object []byte, v *fastjson.Value) error {
+// inBand is the fault of an error object inside a 200: its code, where it has
+// one, is the status that should have been.
+func (c *call) inBand(a *answer, said wire.Error) error {
 	inner := *a
-	inner.body = object
-	inner.status = v.GetInt("error", "http_status_code")
-	if inner.status == 0 {
-		inner.status = v.GetInt("error", "code")
-	}
+	inner.body = []byte(said.Message)
+	inner.status, _ = strconv.Atoi(said.Code)
 	if inner.status < 400 || inner.status > 599 {
 		inner.status = http.StatusInternalServerError
 	}
-	if f := c.fault(&inner); f != nil {
-		f.Status = a.status
-		return f
-	}
-	return &Error{Kind: BadAnswer, Status: a.status, Message: fmt.Sprintf("%s sent an error object", a.address)}
+	f := c.fault(&inner)
+	f.Status = a.status
+	return f
 }
