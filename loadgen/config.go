@@ -2,9 +2,9 @@ package loadgen
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
+	"github.com/streamgauge/streamgauge/engine"
 	"github.com/streamgauge/streamgauge/matrix"
 )
 
@@ -64,8 +64,9 @@ type Config struct {
 
 	Temperature *float64
 	TopP        *float64
+	Thinking    *bool          // chat_template_kwargs, both names in use
+	Effort      string         // reasoning_effort
 	Extra       map[string]any // merged into each request body
-	Header      http.Header    // sent with each request
 	Ask         string         // "": DefaultAsk
 
 	TTFTTimeout    time.Duration // 0: 60 s + 5 ms a context token and stream
@@ -95,7 +96,7 @@ type Config struct {
 
 // withDefaults fills the zero fields.
 func (c Config) withDefaults() Config {
-	def(&c.Endpoint, "chat")
+	def(&c.Endpoint, engine.Chat)
 	def(&c.Duration, DefaultDuration)
 	def(&c.Settle, DefaultSettle)
 	c.Settle = max(c.Settle, 0)
@@ -129,7 +130,7 @@ func def[T comparable](v *T, to T) {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var bad mistakes
-	bad.unless(c.Endpoint == "chat" || c.Endpoint == "completions", "endpoint %q is neither chat nor completions", c.Endpoint)
+	bad.unless(c.Endpoint == engine.Chat || c.Endpoint == engine.Completions, "endpoint %q is neither chat nor completions", c.Endpoint)
 	bad.unless(c.OnLoop == Salvage || c.OnLoop == Discard, "on-loop %q is neither salvage nor discard", c.OnLoop)
 	bad.unless(c.Prefix == Shared || c.Prefix == Distinct, "prefix %q is neither shared nor distinct", c.Prefix)
 	bad.unless(c.KVRule == matrix.KVDistinct || c.KVRule == matrix.KVShared || c.KVRule == matrix.KVOff,
@@ -145,6 +146,9 @@ func (c Config) Validate() error {
 	bad.unless(c.Repeat > 0, "repeat %d is not positive", c.Repeat)
 	bad.unless(c.MaxFailed <= 1, "max-failed %g is over 1", c.MaxFailed)
 	bad.unless(c.KVTokens >= 0, "kv-tokens %d is negative", c.KVTokens)
+	if err := engine.CheckExtra(c.Extra); err != nil {
+		bad = append(bad, err.Error())
+	}
 	bad.unless(c.TTFTTimeout >= 0 && c.StallTimeout > 0 && c.ConnectTimeout > 0, "a timeout is negative")
 	return bad.err()
 }
@@ -179,12 +183,4 @@ func (c Config) ttftTimeout(context, concurrency int) time.Duration {
 		return c.TTFTTimeout
 	}
 	return time.Minute + time.Duration(context)*time.Duration(concurrency)*5*time.Millisecond
-}
-
-// path returns the request path of the endpoint, behind the base URL.
-func (c Config) path() string {
-	if c.Endpoint == "completions" {
-		return "/v1/completions"
-	}
-	return "/v1/chat/completions"
 }

@@ -1,0 +1,87 @@
+package loadgen
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/streamgauge/streamgauge/matrix"
+	"github.com/streamgauge/streamgauge/stamp"
+)
+
+// header is the first line of the run file.
+func (r *runner) header(now time.Time, bodySum string) matrix.Header {
+	h := matrix.Header{
+		Type: "header", V: matrix.Version, Tool: r.cfg.Tool, Start: now.UTC(), StartMonoNS: int64(stamp.FromTime(now)),
+		Host:   matrix.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(), Kernel: kernelRelease()},
+		Engine: r.engineHeader(), Notes: maps.Clone(r.cfg.Notes), Warnings: []matrix.Warning{}, Definitions: r.definitions(),
+		Config: matrix.Config{
+			URL: r.deps.Target.URL, Endpoint: r.cfg.Endpoint, Contexts: r.plan.Contexts, Concurrency: r.plan.Concurrency,
+			DurationS: r.cfg.Duration.Seconds(), SettleS: r.cfg.Settle.Seconds(), MaxTokens: r.cfg.MaxTokens,
+			ForceLength: r.cfg.ForceLength, OnLoop: string(r.cfg.OnLoop), Prefix: string(r.cfg.Prefix),
+			KVRule: string(r.cfg.KVRule), MaxFailed: r.cfg.MaxFailed, Repeat: r.cfg.Repeat, Seed: r.cfg.Seed,
+			Ask: r.cfg.Ask, BodySHA256: bodySum, Extra: r.extra(),
+		},
+	}
+	if h.Notes == nil {
+		h.Notes = map[string]string{}
+	}
+	if r.proxy != nil {
+		h.Proxy = r.proxy.name
+	}
+	return h
+}
+
+func (r *runner) engineHeader() matrix.Engine {
+	e := matrix.Engine{
+		Kind: string(r.info.Kind), Version: r.info.Version, Model: r.info.Model,
+		MaxModelLen: r.info.MaxModelLen, KVTokens: r.plan.KVTokens, MaxRunning: r.info.MaxRunning,
+		Sources: map[string]string{}, Sent: r.sent(), Dropped: slices.Clone(r.switches.Dropped),
+	}
+	for _, f := range r.info.Facts {
+		e.Sources[f.Name] = f.Source
+	}
+	if r.cfg.KVTokens > 0 {
+		e.Sources["kv_tokens"] = "--kv-tokens"
+	}
+	if e.Dropped == nil {
+		e.Dropped = []string{}
+	}
+	return e
+}
+
+// sent lists the keys of a request beside prompt and model, as they go out.
+func (r *runner) sent() []string {
+	body, err := r.switches.Body(r.bodyInput("", r.cfg.MaxTokens, "id", false))
+	if err != nil {
+		return []string{}
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(body, &keys) != nil {
+		return []string{}
+	}
+	for _, k := range []string{"model", "messages", "prompt"} {
+		delete(keys, k)
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+func (r *runner) extra() []string { return slices.Sorted(maps.Keys(r.cfg.Extra)) }
+
+// definitions names the rules by which the numbers were made, for comparing runs.
+func (r *runner) definitions() map[string]string {
+	return map[string]string{
+		"window":  "a token counts if the instant of its event lies in [open, open + duration)",
+		"ready":   "the window opens settle after every slot has produced a token since the start, with nothing waiting where the server tells",
+		"ttft":    "first generated event − sent, median over the start burst, prompt cache warm",
+		"tbt":     "(last − first) / (tokens − first tokens) of a stream inside the window, median",
+		"total":   "tokens in the window / window; where streams looped: C · clean tokens / clean stream-seconds",
+		"prefill": "usage.prompt_tokens / ttft of a cold request, one at a time, median",
+	}
+}
+
+// defaultTLS is for https without settings of its own.
+func defaultTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

@@ -1,0 +1,237 @@
+package loadgen
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/streamgauge/streamgauge/matrix"
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
+)
+
+const (
+	joinWait    = 2 * time.Second // for records of streams that have just ended
+	joinPoll    = 100 * time.Millisecond
+	adminWait   = 5 * time.Second
+	sameHost    = 10 * time.Millisecond // between two readings of one host's clocks
+	maxLine     = 64 << 20
+	cursorField = "X-Streamgauge-Cursor" // of /records: where the next reading begins
+)
+
+// proxyRecords pulls the records of our proxy for the streams of a cell.
+type proxyRecords struct {
+	base   string // admin address
+	name   string // "proxy VERSION at DATA", for the header
+	http   *http.Client
+	cursor string
+}
+
+// findProxy asks the admin port who it is.
+func findProxy(ctx context.Context, base string, transport http.RoundTripper) (*proxyRecords, error) {
+	p := &proxyRecords{base: strings.TrimRight(base, "/"), http: &http.Client{Transport: transport}}
+	ctx, cancel := context.WithTimeout(ctx, adminWait)
+	defer cancel()
+	resp, err := p.get(ctx, "/version")
+	if err != nil {
+		return nil, fmt.Errorf("proxy admin port: %w", err)
+	}
+	defer resp.Body.Close()
+	var v struct{ Streamgauge, Version, Data, Cursor string }
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&v); err != nil || v.Streamgauge != "proxy" {
+		return nil, fmt.Errorf("proxy admin port: %s/version is not that of our proxy", p.base)
+	}
+	p.name, p.cursor = fmt.Sprintf("proxy %s at %s", v.Version, v.Data), v.Cursor
+	return p, nil
+}
+
+func (p *proxyRecords) get(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s%s answered %s", p.base, path, resp.Status)
+	}
+	return resp, nil
+}
+
+// pull reads the records that came since the last pull, until those wanted are
+// there or joinWait is over: the proxy ends a stream's record when it notices
+// that we left.
+func (p *proxyRecords) pull(ctx context.Context, want map[string]bool) (map[string]*stream.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, adminWait)
+	defer cancel()
+	got := make(map[string]*stream.Record, len(want))
+	deadline := stamp.Now().Add(joinWait)
+	for {
+		if err := p.read(ctx, want, got); err != nil {
+			return got, err
+		}
+		if len(got) == len(want) || stamp.Now() >= deadline || !sleep(ctx, joinPoll) {
+			return got, nil
+		}
+	}
+}
+
+func (p *proxyRecords) read(ctx context.Context, want map[string]bool, got map[string]*stream.Record) error {
+	resp, err := p.get(ctx, "/records?events=1&since="+p.cursor)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	for lines.Scan() {
+		rec := &stream.Record{}
+		if err := json.Unmarshal(lines.Bytes(), rec); err != nil {
+			return fmt.Errorf("a line of %s/records: %w", p.base, err)
+		}
+		if want[rec.ID] {
+			got[rec.ID] = rec
+		}
+	}
+	if next := resp.Header.Get(cursorField); next != "" {
+		p.cursor = next
+	}
+	return lines.Err()
+}
+
+// join replaces the instants, counts and gaps of each stream by those that the
+// proxy took, on our clock. Streams without a usable record keep their own.
+func (p *proxyRecords) join(ctx context.Context, lives []*life) (joined, missing int, fault string) {
+	want := make(map[string]bool, len(lives))
+	for _, l := range lives {
+		if l.sent != 0 {
+			want[l.rec.ID] = true
+		}
+	}
+	got, err := p.pull(context.WithoutCancel(ctx), want)
+	if err != nil {
+		fault = err.Error()
+	}
+	offset := offsetOf(lives, got)
+	for _, l := range lives {
+		rec := got[l.rec.ID]
+		switch {
+		case l.sent == 0: // it never got to the server
+		case rec == nil || !rec.SentMonoNS.OK || len(rec.EventLog) != rec.GeneratedEvents:
+			missing++
+		default:
+			l.adopt(rec, offset)
+			joined++
+		}
+	}
+	return joined, missing, fault
+}
+
+// offsetOf is what to add to the proxy's instants to get ours. On one host both
+// clocks are CLOCK_MONOTONIC, which shows in their distance to the wall clock;
+// else it is the least time by which we saw an event later than the proxy.
+func offsetOf(lives []*life, got map[string]*stream.Record) stamp.Instant {
+	least, have := stamp.Instant(0), false
+	for _, l := range lives {
+		rec := got[l.rec.ID]
+		if rec == nil || !rec.SentMonoNS.OK {
+			continue
+		}
+		if rec.SentRealNS.OK && l.rec.SentRealNS.OK && l.rec.SentMonoNS.OK {
+			ours, theirs := l.rec.SentRealNS.V-l.rec.SentMonoNS.V, rec.SentRealNS.V-rec.SentMonoNS.V
+			if d := ours - theirs; d < int64(sameHost) && d > -int64(sameHost) {
+				return 0
+			}
+		}
+		for i := range min(len(l.log), len(rec.EventLog)) {
+			d := l.log[i].At - stamp.Instant(rec.SentMonoNS.V+rec.EventLog[i][0])
+			if !have || d < least {
+				least, have = d, true
+			}
+		}
+	}
+	return least
+}
+
+// adopt takes the proxy's view of the stream. How it ended for us stays: to the
+// proxy, a stream that we cut is a client that left.
+func (l *life) adopt(p *stream.Record, offset stamp.Instant) {
+	sent := stamp.Instant(p.SentMonoNS.V) + offset
+	shift := int64(sent - l.sent)
+	l.log = stream.LogOf(p, sent)
+	if l.onset < clean {
+		l.onset = min(l.onset, len(l.log))
+		if i := slices.IndexFunc(p.Loops, stream.Loop.Acts); i >= 0 && p.Loops[i].OnsetNS.OK {
+			l.onset = stream.OnsetIn(l.log, sent.Add(time.Duration(p.Loops[i].OnsetNS.V)))
+		}
+	}
+	r := l.rec
+	if p.EndNS.OK && r.End == stream.Completed {
+		l.end = sent.Add(time.Duration(p.EndNS.V))
+		r.EndNS = p.EndNS
+	} else {
+		r.EndNS.V -= shift
+	}
+	l.sent = sent
+	r.SentNS.V += shift
+	r.SentMonoNS.V, r.SentRealNS.V = r.SentMonoNS.V+shift, r.SentRealNS.V+shift
+	r.RequestReceivedNS = p.RequestReceivedNS
+	r.HeadersNS, r.TTFENS, r.TTFTNS, r.TTFVNS, r.LastTokenNS = p.HeadersNS, p.TTFENS, p.TTFTNS, p.TTFVNS, p.LastTokenNS
+	r.TBTNS, r.Tokens, r.FirstTokens, r.TokensFrom = p.TBTNS, p.Tokens, p.FirstTokens, p.TokensFrom
+	r.Events, r.GeneratedEvents, r.CoalescedEvents, r.Gaps = p.Events, p.GeneratedEvents, p.CoalescedEvents, p.Gaps
+	r.Stamps = "proxy:" + p.Stamps
+	r.Upstream, r.Route = p.Upstream, p.Route
+}
+
+// clone copies a stream so that its window part can be counted twice.
+func (l *life) clone() *life {
+	c := *l
+	rec := *l.rec
+	c.rec = &rec
+	c.log = slices.Clone(l.log)
+	return &c
+}
+
+// diff sets our own reading beside the proxy's, of the same streams.
+func diff(mine, theirs [][]*life, alone *matrix.Cell, joined, missing int) *matrix.ProxyDiff {
+	d := &matrix.ProxyDiff{
+		Joined: joined, Missing: missing,
+		OwnTTFT: alone.TTFTMS, OwnTBT: alone.TBTMS, OwnTotal: alone.TotalTokS,
+	}
+	var ttft, tbt []float64
+	for i := range mine {
+		for j, m := range mine[i] {
+			p := theirs[i][j].rec
+			if !strings.HasPrefix(p.Stamps, "proxy:") {
+				continue
+			}
+			if m.rec.TTFTNS.OK && p.TTFTNS.OK && p.Seq == 0 {
+				ttft = append(ttft, float64(m.rec.TTFTNS.V-p.TTFTNS.V)/1e6)
+			}
+			if m.rec.TBTNS.OK && p.TBTNS.OK {
+				tbt = append(tbt, (m.rec.TBTNS.V-p.TBTNS.V)/1e6)
+			}
+		}
+	}
+	d.TTFTMS, d.TBTMS = middle(ttft), middle(tbt)
+	return d
+}
+
+// middle is the median, null of nothing.
+func middle(v []float64) stream.Null[float64] {
+	if len(v) == 0 {
+		return stream.Null[float64]{}
+	}
+	slices.Sort(v)
+	n := len(v)
+	return stream.Some((v[(n-1)/2] + v[n/2]) / 2)
+}

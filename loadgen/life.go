@@ -1,0 +1,118 @@
+package loadgen
+
+import (
+	"slices"
+
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
+)
+
+// life is one stream of a slot, kept from its end until its cell is folded.
+type life struct {
+	rec  *stream.Record
+	log  []stream.Event // its generated events; ours
+	sent stamp.Instant
+	end  stamp.Instant // of the stream; for one we ended, when we did
+
+	// onset indexes the first event that belongs to a loop; clean when there is
+	// none, 0 when the loop has no known beginning.
+	onset   int
+	retired bool // by an acting verdict; a mere candidate at the close is not
+}
+
+// clean is the onset of a stream without a loop.
+const clean = int(^uint(0) >> 1)
+
+// tokens sums the events [from, to).
+func (l *life) tokens(from, to int) float64 {
+	var n float64
+	for i := from; i < to; i++ {
+		n += float64(l.log[i].Tokens)
+	}
+	return n
+}
+
+// firstToken is the instant of the first generated event, 0 without one.
+func (l *life) firstToken() stamp.Instant {
+	if len(l.log) == 0 {
+		return 0
+	}
+	return l.log[0].At
+}
+
+// before is the number of events earlier than at.
+func (l *life) before(at stamp.Instant) int {
+	n, _ := slices.BinarySearchFunc(l.log, at, func(e stream.Event, at stamp.Instant) int {
+		if e.At < at {
+			return -1
+		}
+		return 1
+	})
+	return n
+}
+
+// counts says what was assumed of streams that tell no counts per event.
+type counts struct {
+	assumed  int     // streams cut short before they told their total
+	perEvent float64 // tokens per event used for them
+	measured bool    // perEvent is that of completed streams of the cell, else 1
+}
+
+// settleCounts counts the streams that were cut short before the server told
+// their total (docs/measuring.md, "Token counts"): events times the tokens per
+// event of the cell's completed streams, else 1 per event.
+func settleCounts(lives []*life) counts {
+	var tokens, events float64
+	for _, l := range lives {
+		if l.rec.TokensFrom == stream.FromUsageFinal && l.rec.End == stream.Completed {
+			tokens += float64(l.rec.Tokens)
+			events += float64(len(l.log))
+		}
+	}
+	c := counts{perEvent: 1}
+	if events > 0 {
+		c.perEvent, c.measured = tokens/events, true
+	}
+	for _, l := range lives {
+		if l.rec.TokensFrom != stream.FromEstimate || l.rec.End == stream.Completed || len(l.log) == 0 {
+			continue
+		}
+		c.assumed++
+		if c.measured {
+			l.rec.TokensFrom = stream.FromUsageFinal
+			l.rec.Tokens = int(c.perEvent*float64(len(l.log)) + .5)
+			stream.Spread(l.log, l.rec.Tokens)
+		}
+	}
+	return c
+}
+
+// mostDecoding is the largest number of streams that were between their first
+// token and their end at the same time, up to the instant until.
+func mostDecoding(lives []*life, until stamp.Instant) int {
+	type edge struct {
+		at stamp.Instant
+		by int
+	}
+	var edges []edge
+	for _, l := range lives {
+		if at := l.firstToken(); at != 0 && at < until {
+			edges = append(edges, edge{at, 1}, edge{max(l.end, at), -1})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		if a.at != b.at {
+			return int(min(max(a.at-b.at, -1), 1))
+		}
+		return a.by - b.by // an end frees its place for a start at the same instant
+	})
+	most, now := 0, 0
+	for _, e := range edges {
+		if e.at >= until {
+			break
+		}
+		now += e.by
+		most = max(most, now)
+	}
+	return most
+}
