@@ -1,0 +1,30 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/rs/zerolog"
+)
+
+// Log makes the log of --log-level and --log-format. Colour only on a terminal
+// and without NO_COLOR.
+func Log(w io.Writer, level, format string) (zerolog.Logger, error) {
+	l, err := zerolog.ParseLevel(level)
+	if err != nil {
+		return zerolog.Nop(), fmt.Errorf("--log-level: %w", err)
+	}
+	if format != "json" {
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.RFC3339, NoColor: !Terminal(w) || os.Getenv("NO_COLOR") != ""}
+	}
+	return zerolog.New(w).Level(l).With().Timestamp().Logger(), nil
+}
+
+// Terminal reports whether w is one.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
+}

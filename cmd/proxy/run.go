@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/streamgauge/streamgauge/cmd/internal/program"
+	"github.com/streamgauge/streamgauge/configs"
+	"github.com/streamgauge/streamgauge/proxy"
+)
+
+// run is the program: main calls it, and tests do. It ends when ctx is done and
+// the streams have drained.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:     "proxy --upstream URL",
+		Short:   "transparent, measuring reverse proxy for inference servers",
+		Long:    "Forwards every byte between clients and an inference server unchanged, and measures every token on its way.",
+		Example: "  proxy --upstream http://127.0.0.1:8000 --listen :9000\n  curl http://127.0.0.1:9464/metrics",
+		Args:    program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, listen, err := settings(cmd.Flags())
+			if err != nil {
+				return program.Usage(err)
+			}
+			log, err := program.Log(stderr, listen.logLevel, listen.logFormat)
+			if err != nil {
+				return program.Usage(err)
+			}
+			for _, w := range listen.warnings {
+				log.Warn().Msg(w)
+			}
+			return serve(cmd.Context(), cfg, listen, log)
+		},
+	}
+	configs.Register(root.Flags(), configs.ProxyKeys())
+	check := &cobra.Command{
+		Use: "check-config", Short: "read the settings, say every mistake, and print what holds", Args: program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return checkConfig(cmd.Flags(), stdout) },
+	}
+	configs.Register(check.Flags(), configs.ProxyKeys())
+	root.AddCommand(check)
+	return program.Execute(ctx, root, args, strings.NewReader(""), stdout, stderr)
+}
+
+// doors are the settings that belong to the program, not to the proxy itself.
+type doors struct {
+	data, admin         string // admin "off": none
+	logLevel, logFormat string
+	warnings            []string
+	loaded              configs.Loaded
+}
+
+// settings reads the configuration and makes the proxy's.
+func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
+	c, loaded, err := configs.LoadProxy(fs)
+	if err == nil {
+		err = loaded.Require("upstream")
+	}
+	if err != nil {
+		return proxy.Config{}, doors{}, err
+	}
+	cfg := proxy.Config{
+		Upstreams: c.Upstreams,
+		MaxBody:   c.MaxBody, BufferBody: int(c.BufferBody), MaxHeader: int(c.MaxHeader), MaxConns: c.MaxConns,
+		ConnectTimeout: c.ConnectTimeout, HeaderWait: off(c.HeaderTimeout), BodyIdle: off(c.IdleTimeout),
+		ClientWrite: off(c.WriteTimeout), ClientRead: off(c.ReadTimeout), ClientIdle: off(c.ClientIdle),
+		UpstreamIdle: c.KeepaliveIdle, Drain: off(c.Drain), KeepHalfClosed: c.HalfClose == "stay",
+		UserStamps: c.Stamps == "user", Models: c.Models, ModelsEvery: off(c.ModelsEvery),
+		Limits: c.Limits(), NoDetect: !c.Detect,
+		Records: c.Ring, RecordBytes: c.RingBytes,
+		RecordFile: c.Record, RecordFileSize: c.RecordMaxSize, RecordFileKeep: c.RecordKeep,
+		StoreText: c.StoreText,
+		Version: program.Version(),
+	}
+	var errs []error
+	secret := func(path string, to *string) {
+		if path != "" {
+			var err error
+			*to, err = configs.ReadSecret(path)
+			errs = append(errs, err)
+		}
+	}
+	secret(c.AdminTokenFile, &cfg.AdminToken)
+	secret(c.ModelsKeyFile, &cfg.ModelsKey)
+	cfg.UpstreamTLS, err = program.ClientTLS(c.CA, "", "", c.Insecure)
+	errs = append(errs, err, cfg.Validate())
+	d := doors{c.Listen, c.Admin, c.LogLevel, c.LogFormat, loaded.Warnings, loaded}
+	return cfg, d, errors.Join(errs...)
+}
+
+// serve runs the proxy until ctx is done, then drains it.
+func serve(ctx context.Context, cfg proxy.Config, d doors, log zerolog.Logger) error {
+	p, err := proxy.New(cfg, log)
+	if err != nil {
+		return program.Usage(err)
+	}
+	data, err := net.Listen("tcp", d.data)
+	if err != nil {
+		return errors.Join(fmt.Errorf("--listen: %w", err), p.Shutdown(ctx))
+	}
+	done := make(chan error, 2)
+	running := 1
+	go func() { done <- p.Serve(data) }()
+	if d.admin != "off" {
+		admin, err := net.Listen("tcp", d.admin)
+		if err != nil {
+			return errors.Join(fmt.Errorf("--admin: %w", err), p.Shutdown(ctx), <-done)
+		}
+		running++
+		go func() { done <- p.ServeAdmin(admin) }()
+		log.Info().Str("admin", "http://"+admin.Addr().String()).Msg("metrics and records")
+	}
+	log.Info().Str("listen", data.Addr().String()).Strs("upstreams", cfg.Upstreams).Msg("forwarding")
+
+	var errs []error
+	select {
+	case <-ctx.Done():
+		log.Info().Dur("drain", cfg.Drain).Msg("draining")
+	case err := <-done:
+		running--
+		errs = append(errs, err)
+	}
+	errs = append(errs, p.Shutdown(context.WithoutCancel(ctx)))
+	for range running {
+		errs = append(errs, <-done)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &program.Exit{Code: program.Failed, Err: err}
+	}
+	return nil
+}
