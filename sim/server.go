@@ -54,8 +54,8 @@ type Server struct {
 	conns   map[*conn]struct{}
 	prompts map[uint64]uint64 // times a prompt was seen
 	lingers map[*job]*time.Timer
-	muted   map[*job]struct{}
 	closed  bool
+	reads   sync.WaitGroup // background reads of connections
 }
 
 // New returns a server that is not serving yet. In a synctest bubble it must be
@@ -69,7 +69,6 @@ func New(p Profile, o Options) *Server {
 		conns:   map[*conn]struct{}{},
 		prompts: map[uint64]uint64{},
 		lingers: map[*job]*time.Timer{},
-		muted:   map[*job]struct{}{},
 	}
 	switch p.Dialect {
 	case SGLang:
@@ -123,60 +122,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		t.Stop()
 		delete(s.lingers, j)
 	}
-	muted := s.muted
-	s.muted = map[*job]struct{}{}
 	s.mu.Unlock()
-	for j := range muted {
-		s.unmute(j)
-	}
 	s.sched.close()
 	s.mu.Lock()
 	for c := range s.conns {
 		c.Conn.Close()
 	}
 	s.mu.Unlock()
-	return s.http.ShutdownWithContext(ctx)
-}
-
-// listener tracks connections, so that Shutdown can close them all.
-type listener struct {
-	net.Listener
-	srv *Server
-}
-
-func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	if err := s.http.ShutdownWithContext(ctx); err != nil {
+		return fmt.Errorf("sim: shutdown: %w", err)
 	}
-	tracked := &conn{Conn: c, srv: l.srv}
-	l.srv.mu.Lock()
-	defer l.srv.mu.Unlock()
-	if l.srv.closed {
-		c.Close()
-	}
-	l.srv.conns[tracked] = struct{}{}
-	return tracked, nil
-}
-
-type conn struct {
-	net.Conn
-	srv  *Server
-	last bool // close before the next request
-}
-
-func (c *conn) Read(p []byte) (int, error) {
-	if c.last {
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Read(p)
-}
-
-func (c *conn) Close() error {
-	c.srv.mu.Lock()
-	delete(c.srv.conns, c)
-	c.srv.mu.Unlock()
-	return c.Conn.Close()
+	s.reads.Wait()
+	return nil
 }
 
 // complete answers a completion request.
@@ -230,9 +187,8 @@ func (s *Server) complete(ctx *fasthttp.RequestCtx, chat bool) {
 		},
 	}
 	if tracked, ok := ctx.Conn().(*conn); ok {
-		st.conn = tracked.Conn
-		_, st.tcp = tracked.Conn.(*net.TCPConn)
 		tracked.last = req.stream && s.profile.Dialect == LlamaCPP
+		tracked.watch(st.leave)
 	}
 	if s.options.Fault != nil {
 		entry.edit(func(r *Request) { st.fault = s.options.Fault(*r) })
@@ -250,7 +206,7 @@ func (s *Server) complete(ctx *fasthttp.RequestCtx, chat bool) {
 		err = st.await(isDue)
 	}
 	if err == errGone {
-		st.CloseWithError(err)
+		_ = st.CloseWithError(err)
 		ctx.SetConnectionClose()
 		return
 	}
@@ -270,7 +226,7 @@ func (s *Server) whole(ctx *fasthttp.RequestCtx, st *stream) {
 			continue
 		}
 		if err != nil {
-			st.CloseWithError(err)
+			_ = st.CloseWithError(err)
 			ctx.SetConnectionClose()
 			s.refuse(ctx, &fault{status: 500, kind: "InternalServerError", message: "request aborted"})
 			return
@@ -361,10 +317,6 @@ func (s *Server) chooseLoops(st *stream, load int) *LoopRule {
 func (s *Server) gone(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.muted[j]; ok {
-		delete(s.muted, j)
-		return
-	}
 	if s.profile.Linger == 0 || s.closed {
 		s.sched.leave(j, ClientGone)
 		return
@@ -375,20 +327,6 @@ func (s *Server) gone(j *job) {
 		s.mu.Unlock()
 		s.sched.leave(j, ClientGone)
 	})
-}
-
-// mute keeps a job that only waits, for a stream that fell silent.
-func (s *Server) mute(j *job) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.muted[j] = struct{}{}
-}
-
-func (s *Server) unmute(j *job) {
-	s.sched.mu.Lock()
-	j.phase, j.end = over, Closed
-	s.sched.mu.Unlock()
-	j.poke()
 }
 
 func (s *Server) comment() string {

@@ -3,7 +3,7 @@ package sim
 import (
 	"errors"
 	"io"
-	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,15 +18,15 @@ type stream struct {
 	job   *job
 	reply *reply
 	shape shape
-	conn  net.Conn
-	tcp   bool
-	rule  *LoopRule // chosen at the first token
+	left  atomic.Bool // the client has gone
+	rule  *LoopRule   // chosen at the first token
 	fault *Fault
 	timer *time.Timer
 
 	sent    int           // pieces handed over
 	begun   int           // byte at which the next piece begins
 	due     time.Duration // of the pieces' step
+	silent  bool          // scripted: nothing more comes
 	late    bool          // admitted was told to the shape
 	ended   bool          // the last pieces are in reply
 	err     error         // returned after the last piece instead of EOF
@@ -40,25 +40,30 @@ var (
 	errCut  = errors.New("sim: scripted cut")
 )
 
-// peekEvery bounds the time until a TCP client's leaving is seen while its
-// stream has nothing to send. Promised is 50 ms.
-const peekEvery = 20 * time.Millisecond
+// leave wakes the stream to find that its client has gone.
+func (st *stream) leave() {
+	st.left.Store(true)
+	st.job.poke()
+}
 
 // await sleeps until ready says so of the job. It returns errGone, errOver or
 // errPing when that comes first.
-func (st *stream) await(ready func(phase, due, now int64) bool) error {
+func (st *stream) await(ready func(ph phase, due, now int64) bool) error {
 	s := st.srv.sched
 	for {
 		ph, due := s.look(st.job)
 		now := s.now()
-		if ph == over {
+		if ph == over && !st.silent {
 			return errOver
 		}
-		if ready(int64(ph), due, now) {
+		if st.left.Load() {
+			return errGone
+		}
+		if ready(ph, due, now) {
 			return nil
 		}
 		d := time.Hour
-		if ph != queued {
+		if ph != queued && ph != over {
 			d = time.Duration(due - now)
 		}
 		if ping := st.srv.profile.Ping; ping > 0 && st.written > 0 {
@@ -66,14 +71,6 @@ func (st *stream) await(ready func(phase, due, now int64) bool) error {
 				return errPing
 			} else {
 				d = min(d, silent)
-			}
-		}
-		if st.tcp {
-			if d > peekEvery {
-				if peerGone(st.conn) {
-					return errGone
-				}
-				d = peekEvery
 			}
 		}
 		if st.timer == nil {
@@ -89,9 +86,11 @@ func (st *stream) await(ready func(phase, due, now int64) bool) error {
 	}
 }
 
-func isDue(ph, due, now int64) bool { return phase(ph) != queued && due <= now }
+func isDue(ph phase, due, now int64) bool {
+	return (ph == prefill || ph == decode) && due <= now
+}
 
-func isAdmitted(ph, _, _ int64) bool { return phase(ph) != queued }
+func isAdmitted(ph phase, _, _ int64) bool { return ph == prefill || ph == decode }
 
 func (st *stream) Read(p []byte) (int, error) {
 	for st.sent == len(st.reply.pieces) {
@@ -275,10 +274,7 @@ func (st *stream) broken() bool {
 	case Cut:
 		st.err = errCut
 	case Silence:
-		st.err = errCut
-		st.ended = false
-		st.job = &job{log: st.job.log, wake: make(chan struct{}, 1), phase: queued}
-		st.srv.mute(st.job)
+		st.silent, st.ended = true, false
 	}
 	return true
 }
