@@ -15,12 +15,12 @@ import "math/bits"
 // Two scales an octave, and anchors every quarter of a window: the first anchor
 // whose window lies within a stretch is at most 1.25 windows in, and a window is
 // less than 1.5 periods, so a period is known after 2.875 cycles, in time for
-// the third (for periods from 96 bytes on; below, within 288). One scale an octave with anchors every half window, the classic
-// layout, may need all of the fourth.
+// the third (for periods from 96 bytes on; below, within 288 bytes). One scale
+// an octave with anchors every half window may need all of the fourth.
 
 // scale tries the lags in (under, window].
 type scale struct {
-	window int
+	window int // whole blocks
 	under  int
 	step   int    // anchors stand at its multiples
 	power  uint64 // hashBase to the window: the weight of the byte that leaves
@@ -48,82 +48,182 @@ func makeScales() []scale {
 // anchor is one boundary to compare a block with.
 type anchor struct {
 	tail  uint64 // hash of the block that ends there
-	at    int
-	scale int
+	at    int32  // from the beginning of the window
+	scale uint8
+	next  uint8 // in the list: another anchor of the same bucket
 }
 
-// filter is a set of tail hashes. Most text matches the last 64 bytes of no
+// index finds anchors by their tails. Most text matches the last 64 bytes of no
 // anchor, so most bytes cost one rolling hash and one bit, whatever the number
 // of scales.
-type filter [1 << filterBits / 64]uint64
-
-const filterBits = 12
-
-func (f *filter) add(tail uint64) {
-	bit := tail >> (64 - filterBits)
-	f[bit/64] |= 1 << (bit % 64)
+type index struct {
+	bits  [1 << filterBits / 64]uint64 // set of the tails' first bits
+	heads [1 << bucketBits]uint8       // in the list: first anchor by tail
 }
 
-func (f *filter) mayHold(tail uint64) bool {
+const (
+	filterBits = 12
+	bucketBits = 7
+)
+
+func (x *index) mayHold(tail uint64) bool {
 	bit := tail >> (64 - filterBits)
-	return f[bit/64]>>(bit%64)&1 != 0
+	return x.bits[bit/64]>>(bit%64)&1 != 0
+}
+
+// The anchors of the wide scales stay the same for several blocks.
+const (
+	coarseWindow = 1024
+	coarseBytes  = 512
+)
+
+// anchors are those that the block at work is compared with.
+type anchors struct {
+	list   []anchor // list[0] is none; the coarse ones come first
+	coarse *index   // of the coarse ones; nil while the text is short
+
+	coarseEnd  int // in the list
+	coarseTo   int // the blocks up to here find their coarse anchors
+	coarseBase int // history.base when they were placed
+	lowest     int // where the window of the earliest of them begins
+}
+
+func (as *anchors) reset() {
+	as.list = append(as.list[:0], anchor{})
+	as.coarseEnd = 1
+	as.coarseTo = 0
+	if as.coarse != nil {
+		*as.coarse = index{}
+	}
+}
+
+func (as *anchors) add(x *index, a anchor) {
+	bit := a.tail >> (64 - filterBits)
+	x.bits[bit/64] |= 1 << (bit % 64)
+	head := &x.heads[a.tail>>(64-bucketBits)]
+	a.next = *head
+	*head = uint8(len(as.list))
+	as.list = append(as.list, a)
 }
 
 // seek looks for runs that show at the positions in (from, to].
 func (l *Loop) seek(from, to int) {
 	h := &l.history
-	var f filter
 	block := h.at(from, to)
-	if !l.placeAnchors(&f, from, to) {
+	var x index
+	if !l.placeAnchors(&x, from, to) {
 		h.close(block, hashOf(block))
 		return
 	}
 	clear(l.rolled)
-	gone := h.at(from-blockBytes, to-blockBytes)
-	base, weight := hashBase, hashBaseBlock
 	tail := h.tail(from)
-	for i, c := range block {
-		tail = tail*base + uint64(c) - uint64(gone[i])*weight
-		if f.mayHold(tail) {
-			l.compare(from, from+i+1, to, tail)
+	gone := h.at(from-blockBytes, to-blockBytes)[:len(block)]
+	base, weight := hashBase, hashBaseBlock
+	square := base * base
+	i := 0
+	// Two bytes a turn: the chain from one hash to the next is what takes time.
+	for ; i+1 < len(block); i += 2 {
+		first := uint64(block[i]) - uint64(gone[i])*weight
+		second := uint64(block[i+1]) - uint64(gone[i+1])*weight
+		between := tail*base + first
+		tail = tail*square + first*base + second
+		if x.mayHold(between) {
+			l.compare(&x, from, from+i+1, to, between)
 		}
+		if x.mayHold(tail) {
+			l.compare(&x, from, from+i+2, to, tail)
+		}
+	}
+	if i < len(block) {
+		tail = tail*base + uint64(block[i]) - uint64(gone[i])*weight
+		l.compare(&x, from, to, to, tail)
 	}
 	h.close(block, tail)
 }
 
 // placeAnchors lists the anchors that positions in (from, to] may match, and
 // reports whether there are any.
-func (l *Loop) placeAnchors(f *filter, from, to int) bool {
-	l.anchors = l.anchors[:0]
-	for i := range l.scales {
-		sc := &scales[i]
-		if sc.window > from {
-			break // no text is that long yet; wider scales even less
-		}
-		first := from + 1 - min(sc.window, l.limits.PeriodBytes)
-		first = (max(first, sc.window) + sc.step - 1) / sc.step * sc.step
-		for at := first; at < to-sc.under && at <= from; at += sc.step {
-			if l.runs.cover(at-sc.window, to, sc.window) {
-				continue
-			}
-			tail := l.history.tail(at)
-			f.add(tail)
-			l.anchors = append(l.anchors, anchor{tail, at, i})
+func (l *Loop) placeAnchors(x *index, from, to int) bool {
+	as := &l.anchors
+	if from >= coarseWindow {
+		l.placeCoarse(from)
+		if !l.runs.cover(as.lowest, to, coarseWindow) {
+			*x = *as.coarse
 		}
 	}
-	return len(l.anchors) > 0
+	as.list = as.list[:as.coarseEnd]
+	some := from >= coarseWindow && as.coarseEnd > 1
+	for i := range l.scales {
+		sc := &scales[i]
+		if sc.window > from || sc.window >= coarseWindow {
+			break // no text is that long yet; wider scales even less
+		}
+		at := l.firstAnchor(sc, from)
+		if l.runs.cover(at-sc.window, to, sc.window) {
+			continue
+		}
+		for ; at < to-sc.under && at <= from; at += sc.step {
+			as.add(x, anchor{tail: l.history.tail(at), at: int32(at - l.history.base), scale: uint8(i)})
+			some = true
+		}
+	}
+	return some
+}
+
+// firstAnchor is the earliest anchor of a scale that a position behind from may
+// match, and whose window the text holds.
+func (l *Loop) firstAnchor(sc *scale, from int) int {
+	at := max(from+1-min(sc.window, l.limits.PeriodBytes), sc.window)
+	return (at + sc.step - 1) / sc.step * sc.step
+}
+
+// placeCoarse places the anchors of the wide scales for the blocks from from on.
+func (l *Loop) placeCoarse(from int) {
+	as := &l.anchors
+	if from < as.coarseTo && as.coarseBase == l.history.base {
+		return
+	}
+	if as.coarse == nil {
+		as.coarse = new(index)
+	}
+	*as.coarse = index{}
+	as.list = as.list[:1]
+	as.coarseTo = (from/coarseBytes + 1) * coarseBytes
+	as.coarseBase = l.history.base
+	as.lowest = from
+	for i := range l.scales {
+		sc := &scales[i]
+		if sc.window < coarseWindow {
+			continue
+		}
+		if sc.window > as.coarseTo {
+			break
+		}
+		at := l.firstAnchor(sc, from)
+		as.lowest = min(as.lowest, at-sc.window)
+		for ; at < as.coarseTo-sc.under; at += sc.step {
+			as.add(as.coarse, anchor{tail: l.history.tail(at), at: int32(at - l.history.base), scale: uint8(i)})
+		}
+	}
+	as.coarseEnd = len(as.list)
 }
 
 // compare tries the position pos of the block (from, to] with every anchor whose
 // last block has the same hash.
-func (l *Loop) compare(from, pos, to int, tail uint64) {
-	for i := range l.anchors {
-		a := &l.anchors[i]
-		lag := pos - a.at
-		if a.tail != tail || lag <= scales[a.scale].under || lag > min(scales[a.scale].window, l.limits.PeriodBytes) {
+func (l *Loop) compare(x *index, from, pos, to int, tail uint64) {
+	h := &l.history
+	for i := x.heads[tail>>(64-bucketBits)]; i != 0; i = l.anchors.list[i].next {
+		a := &l.anchors.list[i]
+		sc := &scales[a.scale]
+		at := h.base + int(a.at)
+		lag := pos - at
+		if a.tail != tail || lag <= sc.under || lag > min(sc.window, l.limits.PeriodBytes) {
 			continue
 		}
-		if l.runs.explain(lag, pos) || l.windowHash(a.scale, from, pos) != l.history.window(a.at, a.scale) {
+		if !h.alike(pos, at, sc.window) {
+			continue
+		}
+		if l.runs.explain(lag, pos) || l.windowHash(int(a.scale), from, pos) != h.window(at, int(a.scale)) {
 			continue
 		}
 		l.openRun(lag, pos, to)
@@ -140,16 +240,27 @@ type rolled struct {
 // from the start of the block at most once per scale and block, which bounds
 // the cost of text that matches anchors everywhere.
 func (l *Loop) windowHash(scaleIndex, from, pos int) uint64 {
+	for len(l.rolled) <= scaleIndex {
+		l.rolled = append(l.rolled, rolled{})
+	}
 	r := &l.rolled[scaleIndex]
 	sc := &scales[scaleIndex]
 	if r.pos == 0 {
 		*r = rolled{from, l.history.window(from, scaleIndex)}
 	}
 	in := l.history.at(r.pos, pos)
-	out := l.history.at(r.pos-sc.window, pos-sc.window)
-	for i, c := range in {
-		r.hash = r.hash*hashBase + uint64(c) - uint64(out[i])*sc.power
+	out := l.history.at(r.pos-sc.window, pos-sc.window)[:len(in)]
+	hash, base := r.hash, hashBase
+	square := base * base
+	i := 0
+	for ; i+1 < len(in); i += 2 {
+		first := uint64(in[i]) - uint64(out[i])*sc.power
+		second := uint64(in[i+1]) - uint64(out[i+1])*sc.power
+		hash = hash*square + first*base + second
 	}
-	r.pos = pos
-	return r.hash
+	if i < len(in) {
+		hash = hash*base + uint64(in[i]) - uint64(out[i])*sc.power
+	}
+	*r = rolled{pos, hash}
+	return hash
 }

@@ -45,13 +45,11 @@ type history struct {
 const firstBytes = 256
 
 // newHistory holds back enough for a run of the longest period to be traced to
-// its start when the anchors first see it; see scales.
-func newHistory(periodBytes int) history {
+// its start when the anchors of the widest window first see it.
+func newHistory(periodBytes, window int) history {
 	blocks := func(n int) int { return (n + blockBytes - 1) / blockBytes * blockBytes }
-	return history{
-		keep: blocks(periodBytes*9/4) + 4*blockBytes,
-		most: blocks(periodBytes*3) + 8*blockBytes,
-	}
+	keep := blocks(periodBytes+window+window/4) + coarseBytes + 2*blockBytes
+	return history{keep: keep, most: keep + blocks(periodBytes/2)}
 }
 
 func (h *history) reset() {
@@ -105,6 +103,22 @@ func (h *history) tail(at int) uint64 { return h.sum(at) - h.sum(at-blockBytes)*
 func (h *history) window(at, scaleIndex int) uint64 {
 	sc := &scales[scaleIndex]
 	return h.sum(at) - h.sum(at-sc.window)*sc.power
+}
+
+// alike compares eight bytes here and there of two windows: a cheap refusal
+// before the hash of a window is worked out.
+func (h *history) alike(a, b, window int) bool {
+	text := h.text
+	a -= h.base + window
+	b -= h.base + window
+	for range 4 {
+		if binary.LittleEndian.Uint64(text[a:]) != binary.LittleEndian.Uint64(text[b:]) {
+			return false
+		}
+		a += window / 4
+		b += window / 4
+	}
+	return true
 }
 
 // close notes the hash of a block that is over. The last block of a text may be

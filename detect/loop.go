@@ -13,7 +13,7 @@ type Loop struct {
 	blockChars int // characters before blockFrom
 
 	runs    runs
-	anchors []anchor
+	anchors anchors
 	rolled  []rolled
 	white   whiteRun
 
@@ -32,8 +32,8 @@ func New(limits Limits) (*Loop, error) {
 			l.scales = scales[:i+1]
 		}
 	}
-	l.history = newHistory(l.limits.PeriodBytes)
-	l.rolled = make([]rolled, len(l.scales))
+	l.history = newHistory(l.limits.PeriodBytes, l.scales[len(l.scales)-1].window)
+	l.anchors.reset()
 	return l, nil
 }
 
@@ -44,6 +44,7 @@ func (l *Loop) Reset() {
 	l.chars = 0
 	l.blockFrom, l.blockTo, l.blockChars = 0, 0, 0
 	l.runs = l.runs[:0]
+	l.anchors.reset()
 	l.white = whiteRun{}
 	clear(l.verdicts) // lets go of the excerpts
 	l.verdicts = l.verdicts[:0]

@@ -1,0 +1,137 @@
+package detect
+
+import (
+	"fmt"
+	"hash/crc64"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// madeText draws size bytes of words from an alphabet, each word once more as
+// it is in the list: varied enough to hold no long repetition.
+func madeText(seed uint64, size int, words []string, stop string) string {
+	r := rand.New(rand.NewPCG(seed, 1))
+	var b strings.Builder
+	for b.Len() < size {
+		for n := 4 + r.IntN(14); n > 0; n-- {
+			b.WriteString(words[r.IntN(len(words))])
+		}
+		b.WriteString(stop)
+	}
+	return b.String()[:size]
+}
+
+// madeWords makes count words of 1 to most letters drawn from letters.
+func madeWords(seed uint64, count, most int, letters, end string) []string {
+	r := rand.New(rand.NewPCG(seed, 2))
+	runes := []rune(letters)
+	words := make([]string, count)
+	for i := range words {
+		for n := 1 + r.IntN(most); n > 0; n-- {
+			words[i] += string(runes[r.IntN(len(runes))])
+		}
+		words[i] += end
+	}
+	return words
+}
+
+func proseText(size int) string {
+	return madeText(1, size, madeWords(1, 3000, 11, "etaoinshrdlucmfwygpbvk", " "), ".\n\n")
+}
+
+func cjkText(size int) string {
+	const characters = "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可她里后小么心多天而能好都然没日于起还发成事只作当想看文无开手十用主行方又如前所本见经头面公同三已老从动两长"
+	text := madeText(2, size, madeWords(2, 3000, 4, characters, ""), "。\n")
+	return strings.ToValidUTF8(text, "")
+}
+
+// codeText has the short repeats and the shared lines that source code has.
+func codeText(size int) string {
+	names := madeWords(3, 400, 8, "abcdefghijklmnoprstuvw", "")
+	r := rand.New(rand.NewPCG(3, 3))
+	name := func() string { return names[r.IntN(len(names))] }
+	var b strings.Builder
+	for b.Len() < size {
+		fmt.Fprintf(&b, "func %s(%s int, %s string) (%s, error) {\n", name(), name(), name(), name())
+		for n := 1 + r.IntN(9); n > 0; n-- {
+			fmt.Fprintf(&b, "\t%s := %s(%s, %d)\n\tif err != nil {\n\t\treturn nil, fmt.Errorf(\"%s: %%w\", err)\n\t}\n", name(), name(), name(), r.IntN(100), name())
+		}
+		b.WriteString("\treturn nil, nil\n}\n\n")
+	}
+	return b.String()[:size]
+}
+
+// fibonacciWord is the text richest in repetitions that never go on.
+func fibonacciWord(size int) string {
+	a, b := "a", "ab"
+	for len(b) < size {
+		a, b = b, b+a
+	}
+	return b[:size]
+}
+
+func BenchmarkFeed(b *testing.B) {
+	const size = 512 << 10
+	for _, c := range []struct {
+		name, text string
+		piece      int
+	}{
+		{"prose", proseText(size), 901},
+		{"code", codeText(size), 901},
+		{"cjk", cjkText(size), 901},
+		{"fragments_of_4", proseText(size), 4},
+		{"one_cycle_for_ever", strings.Repeat("I will now check the answer again. ", size/35+1)[:size], 901},
+		{"fibonacci", fibonacciWord(size), 901},
+		{"white_space", strings.Repeat("\n    ", size/5), 901},
+	} {
+		b.Run(c.name, func(b *testing.B) { benchmarkFeed(b, []byte(c.text), c.piece) })
+	}
+}
+
+// benchmarkFeed tells the cost of a byte beside that of a checksum over the same
+// bytes in the same run, since machines differ. The text is fed again and again
+// as one stream would be, with a fresh state each time.
+func benchmarkFeed(b *testing.B, text []byte, piece int) {
+	l, err := New(Limits{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	feedAll := func() {
+		l.Reset()
+		for rest := text; len(rest) > 0; {
+			n := min(piece, len(rest))
+			l.Feed(rest[:n])
+			rest = rest[n:]
+		}
+	}
+	feedAll() // the window grows once
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		feedAll()
+	}
+	perByte := float64(b.Elapsed().Nanoseconds()) / float64(b.N) / float64(len(text))
+	b.ReportMetric(perByte, "ns/byte")
+	b.ReportMetric(perByte/checksumCost(text), "x_crc64")
+}
+
+func checksumCost(text []byte) float64 {
+	table := crc64.MakeTable(crc64.ECMA)
+	const rounds = 8
+	best := 0.0
+	for range 5 {
+		start := time.Now()
+		for range rounds {
+			checksum = crc64.Checksum(text, table)
+		}
+		cost := float64(time.Since(start).Nanoseconds()) / float64(rounds*len(text))
+		if best == 0 || cost < best {
+			best = cost
+		}
+	}
+	return best
+}
+
+var checksum uint64
