@@ -52,7 +52,8 @@ func (c *conn) watch(gone func()) {
 	c.srv.reads.Go(func() {
 		var b [64]byte
 		n, err := c.Conn.Read(b[:])
-		if timeout, ok := err.(net.Error); err != nil && !(ok && timeout.Timeout()) {
+		// In-memory connections of fasthttp time out with an error that is no net.Error.
+		if timeout, ok := err.(interface{ Timeout() bool }); err != nil && !(ok && timeout.Timeout()) {
 			gone()
 		}
 		pending <- received{b[:n], err}

@@ -88,6 +88,7 @@ func (s *scheduler) enter(j *job, at int64) {
 	defer s.mu.Unlock()
 	if s.closed {
 		j.phase, j.end = over, Closed
+		s.log.end(j.log, time.Duration(at), Closed)
 		return
 	}
 	s.waiting = append(s.waiting, j)
@@ -302,8 +303,7 @@ func (s *scheduler) leaveLocked(j *job, why End) {
 	}
 	j.phase, j.end = over, why
 	now := s.now()
-	j.log.edit(func(r *Request) { r.Ended, r.End = time.Duration(now), why })
-	s.log.count(func(t *Totals) { t.Finished[why]++ })
+	s.log.end(j.log, time.Duration(now), why)
 	s.admit(now)
 	s.changed(now)
 	j.poke()

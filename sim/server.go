@@ -172,7 +172,7 @@ func (s *Server) complete(ctx *fasthttp.RequestCtx, chat bool) {
 	})
 	maxTokens, f := s.limit(req, tokens)
 	if f != nil {
-		entry.edit(func(r *Request) { r.End, r.Ended = Refused, time.Duration(arrived) })
+		s.sched.log.end(entry, time.Duration(arrived), Refused)
 		s.refuse(ctx, f)
 		return
 	}

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -15,6 +17,8 @@ type Log struct {
 	Start time.Time
 
 	mu       sync.Mutex
+	unended  int           // requests that have not ended
+	idle     chan struct{} // closed when open falls to 0
 	requests []*entry
 	gauges   []Gauge
 	totals   Totals
@@ -97,7 +101,9 @@ type entry struct {
 }
 
 func newLog(start time.Time) *Log {
-	return &Log{Start: start, totals: Totals{Finished: map[End]int64{}}}
+	l := &Log{Start: start, idle: make(chan struct{}), totals: Totals{Finished: map[End]int64{}}}
+	close(l.idle)
+	return l
 }
 
 func (l *Log) open(r Request) *entry {
@@ -106,6 +112,10 @@ func (l *Log) open(r Request) *entry {
 	e := &entry{r: r}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.unended == 0 {
+		l.idle = make(chan struct{})
+	}
+	l.unended++
 	e.r.Seq = len(l.requests)
 	l.requests = append(l.requests, e)
 	return e
@@ -125,6 +135,30 @@ func (e *entry) emit(at, due time.Duration, tokens int) {
 	}
 	e.r.Tokens += tokens
 	e.r.Emits = append(e.r.Emits, Emit{at, due, int32(tokens), int32(e.r.Tokens)})
+}
+
+// end notes the end of a request, whose fields are set already.
+func (l *Log) end(e *entry, at time.Duration, why End) {
+	e.edit(func(r *Request) { r.Ended, r.End = at, why })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.totals.Finished[why]++
+	if l.unended--; l.unended == 0 {
+		close(l.idle)
+	}
+}
+
+// Idle waits until every request that arrived has ended, or for ctx.
+func (l *Log) Idle(ctx context.Context) error {
+	l.mu.Lock()
+	idle := l.idle
+	l.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("sim: requests still open: %w", ctx.Err())
+	}
 }
 
 func (l *Log) gauge(g Gauge) {
