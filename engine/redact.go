@@ -43,6 +43,9 @@ func SecretParam(name string) bool { return paramName.MatchString(name) }
 // every "a" would protect nobody.
 const minSecret = 3
 
+// longSecret is the length from which a secret is unlikely to be part of another.
+const longSecret = 8
+
 // NewRedactor returns a redactor for these secrets; empty ones are skipped.
 func NewRedactor(secrets ...string) *Redactor {
 	r := &Redactor{}
@@ -51,7 +54,7 @@ func NewRedactor(secrets ...string) *Redactor {
 			continue
 		}
 		r.secrets = append(r.secrets, s)
-		if len(s) >= 8 {
+		if len(s) >= longSecret {
 			r.masked = append(r.masked, regexp.MustCompile(regexp.QuoteMeta(s[:3])+`[^\s"']{0,8}?(?:\*{2,}|\.{2,}|…|•+|x{4,})[^\s"',]*`))
 		}
 	}
@@ -59,12 +62,11 @@ func NewRedactor(secrets ...string) *Redactor {
 	return r
 }
 
-// String returns s without secrets.
+// String returns s without secrets. Short ones go last: inside a longer secret
+// they would break its shape, and its ends would stay.
 func (r *Redactor) String(s string) string {
+	s = r.replace(s, func(secret string) bool { return len(secret) >= longSecret })
 	if r != nil {
-		for _, secret := range r.secrets {
-			s = strings.ReplaceAll(s, secret, Redacted)
-		}
 		for _, m := range r.masked {
 			s = m.ReplaceAllString(s, Redacted)
 		}
@@ -72,5 +74,18 @@ func (r *Redactor) String(s string) string {
 	s = keyShape.ReplaceAllString(s, Redacted)
 	s = bearerShape.ReplaceAllString(s, "${1}${2}"+Redacted)
 	s = userShape.ReplaceAllString(s, "${1}"+Redacted+"@")
-	return paramShape.ReplaceAllString(s, "${1}"+Redacted)
+	s = paramShape.ReplaceAllString(s, "${1}"+Redacted)
+	return r.replace(s, func(secret string) bool { return len(secret) < longSecret })
+}
+
+func (r *Redactor) replace(s string, which func(secret string) bool) string {
+	if r == nil {
+		return s
+	}
+	for _, secret := range r.secrets {
+		if which(secret) {
+			s = strings.ReplaceAll(s, secret, Redacted)
+		}
+	}
+	return s
 }

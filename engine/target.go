@@ -15,7 +15,7 @@ import (
 // means "none". It holds secrets: print it with String, store none of it.
 type Target struct {
 	URL        string            // base, without /v1, query, or trailing slash
-	MetricsURL string            // "": URL + /metrics
+	MetricsURL string            `json:"-"` // may carry credentials; "": URL + /metrics
 	Query      string            `json:"-"` // raw query of every request, where a key may stand
 	User       *url.Userinfo     `json:"-"` // Basic authentication, unless Key is set
 	Key        string            `json:"-"` // Bearer token
