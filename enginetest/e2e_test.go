@@ -83,7 +83,12 @@ func ask(t *testing.T, s *Server, prompt string, maxTokens int) (a answer) {
 // TestEngines holds each engine to what the tiny model promises, which is what
 // all other end-to-end tests rest on.
 func TestEngines(t *testing.T) {
-	for _, kind := range []Kind{LlamaCPP, VLLM} {
+	kinds := []Kind{LlamaCPP, VLLM}
+	// Smoke tests of SGLang are for who asked for it by installing it.
+	if _, err := Installed(SGLang); err == nil {
+		kinds = append(kinds, SGLang)
+	}
+	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			s := Run(t, kind, Options{})
 			t.Logf("%s %s: ready after %s", kind, s.Engine.Version, s.StartTime.Round(10*time.Millisecond))
@@ -178,7 +183,7 @@ func testCounters(t *testing.T, s *Server) {
 	}
 }
 
-var counter = regexp.MustCompile(`(?m)^(?:vllm:generation_tokens_total|llamacpp:tokens_predicted_total)(?:\{[^}]*\})? (\S+)$`)
+var counter = regexp.MustCompile(`(?m)^(?:(?:vllm|sglang):generation_tokens_total|llamacpp:tokens_predicted_total)(?:\{[^}]*\})? (\S+)$`)
 
 func generated(t *testing.T, s *Server) float64 {
 	t.Helper()
@@ -192,13 +197,16 @@ func generated(t *testing.T, s *Server) float64 {
 	if _, err := b.ReadFrom(resp.Body); err != nil {
 		t.Fatal(err)
 	}
-	m := counter.FindSubmatch(b.Bytes())
-	if m == nil {
+	sum, rows := 0.0, counter.FindAllSubmatch(b.Bytes(), -1)
+	for _, m := range rows {
+		v, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += v
+	}
+	if len(rows) == 0 {
 		t.Fatalf("%s has no counter of generated tokens", s.MetricsURL)
 	}
-	v, err := strconv.ParseFloat(string(m[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return sum
 }

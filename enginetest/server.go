@@ -28,14 +28,14 @@ type Options struct {
 	// any name in requests.
 	Name string
 	// Slots is how many sequences run at once. Default: 8 for llama.cpp, 128
-	// for vLLM.
+	// for the others.
 	Slots int
 	// ContextTotal is the size of the KV cache in tokens. llama.cpp shares it
-	// out evenly between the slots; vLLM rounds up to 1,048,576 tokens (1 GiB).
-	// Default: 65,536 for llama.cpp, 1,048,576 for vLLM.
+	// out evenly between the slots; vLLM rounds up to a multiple of 128.
+	// Default: 65,536 for llama.cpp, 1,048,576 for vLLM, 131,072 for SGLang.
 	ContextTotal int
-	// ContextPerSeq is the longest sequence. Default: 8192 for vLLM; llama.cpp
-	// ignores it.
+	// ContextPerSeq is the longest sequence, ContextTotal at most. Default:
+	// 8192; llama.cpp ignores it, a slot's share is its limit.
 	ContextPerSeq int
 	// Port to listen on, on 127.0.0.1. Default: a free one.
 	Port int

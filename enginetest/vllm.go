@@ -150,8 +150,10 @@ func vllmCommand(e Engine, o Options) (argv, env []string) {
 		"serve", o.Model, "--host", "127.0.0.1", "--port", strconv.Itoa(o.Port),
 		"--served-model-name", o.Name, "--dtype", "float32", "--enforce-eager",
 		"--max-model-len", strconv.Itoa(o.ContextPerSeq), "--max-num-seqs", strconv.Itoa(o.Slots)}
-	// The size of the cache is given in GiB, and tiny-loop needs 1 KiB a token.
-	gib := max(1, (o.ContextTotal+1<<20-1)>>20)
+	// The memory of the KV cache is given in whole GiB, of which tiny-loop needs
+	// 1 KiB a token; its size in blocks of 128 tokens.
+	gib := (o.ContextTotal + 1<<20 - 1) >> 20
+	argv = append(argv, "--num-gpu-blocks-override", strconv.Itoa((o.ContextTotal+127)/128))
 	env = []string{
 		"HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
 		"VLLM_CPU_KVCACHE_SPACE=" + strconv.Itoa(gib),

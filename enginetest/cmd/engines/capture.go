@@ -123,7 +123,33 @@ var albums = map[enginetest.Kind][]album{
 			{name: "24-responses", path: "/v1/responses", body: `{"input":"please loop",{S},"max_output_tokens":4}`, what: "OpenAI responses dialect"},
 		}, append(errorShots[:len(errorShots):len(errorShots)],
 			// The last of its server: the engine goes down.
-			shot{name: "40-in-band-error", path: chat, body: says("loop", `{C},"max_tokens":7000`), during: killEngineCore, what: "the EngineCore process killed in mid-stream: an error event, then [DONE]"},
+			shot{name: "40-in-band-error", path: chat, body: says("loop", `{C},"max_tokens":7000`), during: killWorker("VLLM::EngineCor"), what: "the EngineCore process killed in mid-stream: an error event, then [DONE]"},
+		)...)},
+	},
+	enginetest.SGLang: {
+		{shots: append([]shot{
+			{name: "01-chat-usage", path: chat, body: says("loop", `{U},"max_tokens":12`), what: "usage on a chunk of its own"},
+			{name: "02-chat-no-usage", path: chat, body: says("loop", `{S},"max_tokens":4`), what: "no usage asked for"},
+			{name: "04-chat-continuous-usage", path: chat, body: says("loop", `{C},"max_tokens":8`), what: "counts on every chunk but the first"},
+			{name: "05-completions-usage", path: completions, body: `{"prompt":"please loop",{U},"max_tokens":8}`, what: "usage on text completions"},
+			{name: "06-completions-continuous-usage", path: completions, body: `{"prompt":"please loop",{C},"max_tokens":8}`, what: "counts on text completions"},
+			{name: "07-chat-logprobs", path: chat, body: says("loop", `{U},"max_tokens":5,"logprobs":true,"top_logprobs":2`), what: "logprobs"},
+			{name: "08-completions-logprobs", path: completions, body: `{"prompt":"please loop",{U},"max_tokens":5,"logprobs":2}`, what: "logprobs, in the old shape"},
+			{name: "10-chat-story", path: chat, body: says("story", `{C},"max_tokens":200`), what: "ends by itself: finish_reason stop"},
+			{name: "11-chat-emoji", path: chat, body: says("emoji", `{C},"max_tokens":25`), what: "characters split over tokens are held back"},
+			{name: "12-chat-drift", path: chat, body: says("drift", `{U},"max_tokens":150`), what: "random words, then a loop of period 8"},
+			{name: "13-chat-longloop", path: chat, body: says("longloop", `{U},"max_tokens":130`), what: "a loop of period 60"},
+			{name: "14-chat-stutter", path: chat, body: says("stutter", `{U},"max_tokens":12`), what: "a loop of period 1"},
+			{name: "15-chat-endless", path: chat, body: says("ramble", `{U},"max_tokens":60`), what: "random words, no loop"},
+			{name: "16-chat-stop-string", path: chat, body: says("loop", `{C},"max_tokens":40,"stop":["over lazy"]`), what: "a stop string"},
+			{name: "17-chat-n2", path: chat, body: says("loop", `{C},"max_tokens":4,"n":2`), what: "two choices"},
+			{name: "20-native-generate", path: "/generate", body: `{"text":"please loop","stream":true,"sampling_params":{"max_new_tokens":5}}`, what: "SGLang's own endpoint: each event repeats the text so far"},
+			{name: "22-chat-not-streamed", path: chat, body: says("loop", `"model":"tiny","max_tokens":4`), what: "one JSON object"},
+			{name: "23-messages", path: "/v1/messages", body: says("loop", `{S},"max_tokens":4`), what: "Anthropic dialect"},
+			{name: "24-responses", path: "/v1/responses", body: `{"input":"please loop",{S},"max_output_tokens":4}`, what: "OpenAI responses dialect"},
+			{name: "36-error-token-ids", path: chat, body: says("loop", `{C},"max_tokens":4,"return_token_ids":true`), what: "a switch that vLLM knows and SGLang refuses"},
+		}, append(errorShots[:len(errorShots):len(errorShots)],
+			shot{name: "41-killed", path: chat, body: says("loop", `{C},"max_tokens":7000`), during: killWorker("sglang::schedul"), what: "the scheduler process killed in mid-stream: silence for seconds, then the body ends without a last chunk"},
 		)...)},
 	},
 }
@@ -242,29 +268,36 @@ func (sh shot) take(ctx context.Context, s *enginetest.Server) (raw, body []byte
 
 func kill(_ context.Context, s *enginetest.Server) error { return s.Signal(syscall.SIGKILL) }
 
-// killEngineCore kills the process that vLLM's API server generates with.
-func killEngineCore(_ context.Context, s *enginetest.Server) error {
-	comms, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return err
-	}
-	for _, path := range comms {
-		b, err := os.ReadFile(path)
+// killWorker kills the process of this name (as the kernel has it, 15 bytes at
+// most) among those that the server started.
+func killWorker(name string) func(context.Context, *enginetest.Server) error {
+	return func(_ context.Context, s *enginetest.Server) error {
+		stats, err := filepath.Glob("/proc/[0-9]*/stat")
 		if err != nil {
-			continue // it ended since the listing
+			return err
 		}
-		// pid (comm) state ppid pgrp …
-		open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
-		f := strings.Fields(string(b[end+1:]))
-		if len(f) > 2 && f[2] == strconv.Itoa(s.PID) && bytes.HasPrefix(b[open+1:], []byte("VLLM::EngineCor")) {
-			pid, err := strconv.Atoi(strings.TrimSpace(string(b[:open])))
+		for _, path := range stats {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				continue // it ended since the listing
+			}
+			// pid (name) state ppid pgrp …
+			pid, rest, _ := strings.Cut(string(b), " (")
+			end := strings.LastIndex(rest, ") ")
+			if end < 0 || rest[:end] != name {
+				continue
+			}
+			if f := strings.Fields(rest[end+2:]); len(f) < 3 || f[2] != strconv.Itoa(s.PID) {
+				continue
+			}
+			n, err := strconv.Atoi(pid)
 			if err != nil {
 				return err
 			}
-			return syscall.Kill(pid, syscall.SIGKILL)
+			return syscall.Kill(n, syscall.SIGKILL)
 		}
+		return fmt.Errorf("the server has no process %q", name)
 	}
-	return errors.New("no EngineCore process in the server's group")
 }
 
 func readmeHead(e enginetest.Engine) []byte {

@@ -38,8 +38,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
-		os.Exit(exit.ExitCode()) // the command of "with" has said why
+	if c := (commandError{}); errors.As(err, &c) && c.err.ExitCode() > 0 {
+		os.Exit(c.err.ExitCode()) // the command has said why
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "engines:", err)
@@ -186,6 +186,12 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 }
 
+// commandError is the failure of the command that "with" ran, whose exit code
+// becomes this program's.
+type commandError struct{ err *exec.ExitError }
+
+func (e commandError) Error() string { return "the command failed: " + e.err.Error() }
+
 func with(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	dash := slices.Index(args, "--")
 	if dash < 0 || dash == len(args)-1 {
@@ -246,5 +252,9 @@ func with(ctx context.Context, args []string, stdout, stderr io.Writer) (err err
 		fmt.Fprintf(stderr, "%s %s is ready after %s at %s\n", kinds[i], s.Engine.Version, s.StartTime.Round(time.Millisecond), s.URL)
 		cmd.Env = append(cmd.Env, kinds[i].URLVar()+"="+s.URL)
 	}
-	return cmd.Run()
+	err = cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return commandError{exit}
+	}
+	return err
 }

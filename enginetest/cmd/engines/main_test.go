@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,8 +66,8 @@ func TestWithAServerThatRuns(t *testing.T) {
 	var out bytes.Buffer
 	args := []string{"with", "vllm", "--", "sh", "-c", "echo $STREAMGAUGE_VLLM_URL; exit 3"}
 	err := run(t.Context(), args, &out, &bytes.Buffer{})
-	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("error %v, want exit status 3", err)
+	if c := (commandError{}); !errors.As(err, &c) || c.err.ExitCode() != 3 {
+		t.Errorf("error %v, want the command's, with exit code 3", err)
 	}
 	if out.String() != "http://127.0.0.1:1\n" {
 		t.Errorf("the command saw %q", out.String())
