@@ -149,7 +149,8 @@ func (m *Meter) final(ev *wire.Event) {
 	if !ev.Usage.Has || n == wire.None {
 		return
 	}
-	if m.lastEnded >= 0 && len(m.choices) > 1 && (!m.allFinished() || ev.Native.PredictedN == n) {
+	if m.lastEnded >= 0 && len(m.choices) > 1 && (m.perChoice || !m.allFinished() || ev.Native.PredictedN == n) {
+		m.perChoice = true
 		ch := &m.choices[m.lastEnded]
 		ch.final = max(ch.final, n)
 		return

@@ -80,6 +80,7 @@ type Meter struct {
 	total        int        // completion tokens of the whole stream, told at its end, or None
 	nativePrompt int        // prompt tokens by timings, or None; nativeCached likewise
 	nativeCached int
+	perChoice    bool  // usage events without a choice come one per choice
 	lastEnded    int   // position of the choice that finished last, -1 none
 	tally        tally // see resolve
 	stale        bool  // events came since

@@ -1,0 +1,134 @@
+package stream
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/streamgauge/streamgauge/wire"
+)
+
+func TestEndings(t *testing.T) {
+	boom := ev(`{"error":{"message":"boom"}}`)
+	cause := errors.New("it broke")
+	for _, v := range []struct {
+		name   string
+		bytes  string
+		cause  Cause
+		end    End
+		reason string
+	}{
+		{"connection refused", "", Cause{Kind: Connect, Err: cause}, Failed, "connect"},
+		{"no first token in time", role, Cause{Kind: TTFTTimeout}, Failed, "ttft_timeout"},
+		{"reset after tokens", c("a"), Cause{Kind: Reset}, Failed, "reset"},
+		{"reset behind the marker: the reply was whole", c("a") + fin("stop") + done, Cause{Kind: Reset}, Completed, ""},
+		{"drain deadline", c("a"), Cause{Kind: Drained}, Failed, "drain"},
+		{"window over", c("a"), Cause{Kind: Cancel, Reason: "window"}, Cancelled, "window"},
+		{"window over behind the finish: the reply was whole", c("a") + fin("stop"), Cause{Kind: Cancel, Reason: "window"}, Completed, ""},
+		{"window over, SGLang says abort: that was us", c("a") + fin("abort"), Cause{Kind: Cancel, Reason: "window"}, Cancelled, "window"},
+		{"client gone mid-stream", c("a"), Cause{Kind: Gone}, ClientGone, ""},
+		{"client gone behind the marker", c("a") + fin("stop") + done, Cause{Kind: Gone}, Completed, ""},
+		{"client gone after an error event", c("a") + boom, Cause{Kind: Gone}, Failed, "in_band"},
+		{"stall after an error event: the error came first", c("a") + boom, Cause{Kind: Stall}, Failed, "in_band"},
+		{"an engine error with a finish before it", c("a") + fin("stop") + boom, Cause{Kind: EOF}, Failed, "in_band"},
+		{"the engine's finish repetition", c("a") + fin("repetition") + done, Cause{Kind: EOF}, Looped, "engine"},
+		{"the engine's stop reason", c("a") + inChoice(fin("stop"), `"stop_reason":"repetition_detected"`) + done, Cause{Kind: EOF}, Looped, "engine"},
+		{"finish tool_calls completes", k(`{"tool_calls":[{"index":0,"function":{"name":"f"}}]}`) + fin("tool_calls") + done, Cause{Kind: EOF}, Completed, ""},
+		{"an unknown finish completes", c("a") + fin("eos_token") + done, Cause{Kind: EOF}, Completed, ""},
+		{"an HTML page", "<html><body>busy</body></html>", Cause{Kind: EOF}, Failed, "empty"},
+		{"a bare JSON reply", `{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"completion_tokens":1}}`, Cause{Kind: EOF}, Completed, ""},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			r := measure([]write{{100, v.bytes}}, v.cause)
+			if r.End != v.end || r.Reason != v.reason {
+				t.Errorf("end %s, reason %q; want %s, %q", r.End, r.Reason, v.end, v.reason)
+			}
+		})
+	}
+}
+
+func TestHTTPStatus(t *testing.T) {
+	for _, v := range []struct {
+		name   string
+		status int
+		body   string
+		words  bool
+		want   string
+	}{
+		{"the server's words", 429, `{"error":{"message":"slow down","type":"rate_limit","code":429}}`, true, "HTTP status 429: rate_limit: 429: slow down"},
+		{"its words may not be stored", 429, `{"error":{"message":"slow down","type":"rate_limit"}}`, false, "HTTP status 429: rate_limit"},
+		{"a page", 503, "<html>\n<b>busy</b></html>", true, "HTTP status 503: <html> <b>busy</b></html>"},
+		{"plain text", 502, "upstream connect error\n", true, "HTTP status 502: upstream connect error"},
+		{"a redirect", 307, "", true, "HTTP status 307"},
+		{"a key in the words", 401, `{"error":{"message":"Incorrect API key provided: sk-proj-abcd1234"}}`, true, "HTTP status 401: Incorrect API key provided: …"},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			m := NewMeter(Options{Dialect: wire.Chat, StoreText: v.words})
+			m.Sent(origin)
+			m.Headers(v.status, ms(1))
+			m.Observe([]byte(v.body), ms(2))
+			r := m.Finish(Cause{Kind: EOF}, ms(3))
+			if r.End != Failed || r.Reason != "http_status" || r.Error != v.want {
+				t.Errorf("%s(%s): %q; want failed(http_status): %q", r.End, r.Reason, r.Error, v.want)
+			}
+		})
+	}
+}
+
+func TestRedact(t *testing.T) {
+	for _, v := range []struct{ name, text, want string }{
+		{"OpenAI key", "key sk-proj-AbC_123-xyz is wrong", "key … is wrong"},
+		{"masked key", "Incorrect API key provided: sk-1234****cdef.", "Incorrect API key provided: …"},
+		{"bearer token", "header Authorization: Bearer abc.def-ghi refused", "header Authorization: Bearer … refused"},
+		{"userinfo", "dial http://me:secret@host:80/x", "dial http://…host:80/x"},
+		{"key in a query", "GET /v1/models?key=AIza123&x=1", "GET /v1/models?key=…&x=1"},
+		{"api_key in a query", "GET /?api_key=abc", "GET /?api_key=…"},
+		{"Hugging Face token", "hf_abcdefgh", "…"},
+		{"nothing secret", "maximum context length is 4096 tokens", "maximum context length is 4096 tokens"},
+	} {
+		if got := Redact(v.text); got != v.want {
+			t.Errorf("%s: got %q, want %q", v.name, got, v.want)
+		}
+	}
+}
+
+func TestErrorIsOneShortLine(t *testing.T) {
+	r := measure([]write{{100, ev(`{"error":{"message":"` + strings.Repeat(`漢\n`, 500) + `"}}`)}}, Cause{Kind: EOF})
+	if len(r.Error) > maxErrorText+3 || strings.ContainsAny(r.Error, "\n\ufffd") {
+		t.Errorf("error of %d bytes: %q", len(r.Error), r.Error)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, v := range []struct {
+		name   string
+		script []write
+		want   string
+	}{
+		{"none", r1(role), ""},
+		{"text behind the marker", append(r1(role), write{542, c("late")}), "after_marker"},
+		{"a page is not seen", []write{{10, "<html>"}}, "blind"},
+		{"reasoning tokens without reasoning text", []write{
+			{10, c("a")}, {20, c("b")},
+			{21, fin("stop") + ev(`{"choices":[],"usage":{"completion_tokens":40,"completion_tokens_details":{"reasoning_tokens":38}}}`) + done},
+		}, "hidden_reasoning"},
+		{"reasoning tokens with reasoning text", []write{
+			{10, g("a")}, {20, c("b")},
+			{21, fin("stop") + ev(`{"choices":[],"usage":{"completion_tokens":40,"completion_tokens_details":{"reasoning_tokens":38}}}`) + done},
+		}, ""},
+		{"the first event carries more than a tenth and 16", []write{
+			{10, plus(c("a"), 20)}, {20, plus(c("b"), 21)}, {21, fin("stop") + u(10, 21) + done},
+		}, "hidden_reasoning"},
+		{"stamps that go back", []write{{10, c("a")}, {9, c("b")}, {21, fin("stop") + done}}, "stamp_order"},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			r := measure(v.script, Cause{Kind: EOF})
+			if got := strings.Join(r.Flags, " "); got != v.want {
+				t.Errorf("flags %q, want %q", got, v.want)
+			}
+			if v.want == "hidden_reasoning" && r.TBTNS.OK {
+				t.Errorf("tbt = %v, want null: the pace of hidden tokens is not known", r.TBTNS.V)
+			}
+		})
+	}
+}
