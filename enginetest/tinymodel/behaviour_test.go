@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -201,14 +200,6 @@ func (o oracle) next(token int) []float64 {
 func (o oracle) greedy(token int) int {
 	p := o.next(token)
 	return slices.Index(p, slices.Max(p))
-}
-
-func (o oracle) text(tokens []int) string {
-	var b strings.Builder
-	for _, t := range tokens {
-		b.WriteString(o.v.tokens[t])
-	}
-	return b.String()
 }
 
 func TestSureBehaviours(t *testing.T) {
