@@ -21,19 +21,16 @@ import (
 // ServeAdmin serves the admin port until Shutdown. Without a token it refuses
 // an address that other hosts can reach.
 func (p *Proxy) ServeAdmin(ln net.Listener) error {
-	if p.cfg.AdminToken == "" && !loopback(ln.Addr()) && ln.Addr().Network() != memNetwork {
+	if p.cfg.AdminToken == "" && public(ln.Addr()) {
 		_ = ln.Close()
 		return fmt.Errorf("admin address %s can be reached from other hosts: give it a token or use loopback", ln.Addr())
 	}
 	err := p.admin.Serve(ln)
-	if errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
 }
-
-// memNetwork is the network of fasthttputil's in-memory listener.
-const memNetwork = "InmemoryListener"
 
 func (p *Proxy) newAdmin() *fasthttp.Server {
 	want := sha256.Sum256([]byte("Bearer " + p.cfg.AdminToken))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -213,11 +212,8 @@ func parseUpstream(raw string) (base, error) {
 	return base{name: addr, addr: addr, host: u.Host, prefix: prefix, tls: u.Scheme == "https"}, nil
 }
 
-// loopback reports whether an address can only be reached from this host.
-func loopback(a net.Addr) bool {
-	if a.Network() == "unix" {
-		return true
-	}
-	ap, err := netip.ParseAddrPort(a.String())
-	return err == nil && ap.Addr().Unmap().IsLoopback()
+// public reports whether other hosts can reach an address.
+func public(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return ok && !t.IP.IsLoopback()
 }
