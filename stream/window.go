@@ -23,8 +23,12 @@ type Edges struct {
 //
 // A stream that is cut at an onset counts from its first event in the window,
 // whose tokens do not count, to its last before the onset: CleanTokens tokens
-// in CleanNS. One that is not cut counts as a whole.
+// in CleanNS. One whose loop began before the window counts nothing, one that is
+// not cut counts as a whole; so does one whose loop began behind the window.
 func WindowOf(log []Event, e Edges) Window {
+	if i := e.Onset.V; e.Onset.OK && (i >= len(log) || log[i].At >= e.Close) {
+		e.Onset.OK = false
+	}
 	w := Window{Trimmed: e.Onset.OK}
 	var first, last, clean stamp.Instant
 	var firstTokens float64
