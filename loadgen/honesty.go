@@ -75,7 +75,9 @@ func takeUsage() usage {
 // judge adds the generator's own figures to the cell and limits it if they say so.
 func (g *lags) judge(c *matrix.Cell, from, to usage, generated int) {
 	c.Lag = matrix.QuantilesOf(&g.all)
-	c.GCPauseMS = stream.Some(float64(to.gcPause-from.gcPause) / 1e6)
+	if from.at != 0 {
+		c.GCPauseMS = stream.Some(float64(to.gcPause-from.gcPause) / 1e6)
+	}
 	if wall := to.at.Sub(from.at); from.known && to.known && wall > 0 {
 		c.CPUShare = stream.Some(float64(to.cpu-from.cpu) / float64(wall) / float64(runtime.GOMAXPROCS(0)))
 	}

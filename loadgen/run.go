@@ -410,4 +410,3 @@ func (r *runner) redacted(err error) error {
 	}
 	return errors.New(r.redact.String(err.Error()))
 }
-

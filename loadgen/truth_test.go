@@ -1,0 +1,118 @@
+package loadgen
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/streamgauge/streamgauge/matrix"
+	"github.com/streamgauge/streamgauge/sim"
+)
+
+// TestTruth compares every decode cell with what the engine logged: total within
+// max(0.5 %, one event a stream), p50 of TTFT and gaps within 2 ms.
+func TestTruth(t *testing.T) {
+	plain := profile(t, "plain")
+	chunky := plain
+	chunky.Chunks = []int{2, 1, 4}
+	short := plain
+	short.EOS = sim.Lengths{Median: 300, Sigma: .4}
+	for _, c := range []struct {
+		name    string // the reason
+		profile sim.Profile
+		prefix  Prefix
+	}{
+		{"a token an event", plain, Shared},
+		{"speculative decoding, several tokens an event", chunky, Shared},
+		{"replies that end by themselves, slots that restart", short, Shared},
+		{"a context of its own for each slot", plain, Distinct},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, c.profile, sim.Options{Seed: 3}, func(r *rig) {
+				out := r.run(Config{
+					Contexts: []int{0, 1024}, Concurrency: []int{1, 4, 16}, Prefix: c.prefix,
+					Duration: 10 * time.Second, Settle: time.Second, MaxTokens: 4096,
+				})
+				decode := 0
+				for _, cell := range out.Cells {
+					if cell.Phase != matrix.Decode {
+						continue
+					}
+					decode++
+					if cell.Status != matrix.Valid {
+						t.Errorf("C=%d L=%d: %s (%s), want valid", cell.Concurrency, cell.Context, cell.Status, cell.Message)
+						continue
+					}
+					r.compare(out, cell)
+				}
+				if decode != 6 {
+					t.Errorf("%d decode cells, want 6", decode)
+				}
+			})
+		})
+	}
+}
+
+// compare holds a cell against the engine's log.
+func (r *rig) compare(out Outcome, c matrix.Cell) {
+	r.t.Helper()
+	log := r.srv.Truth()
+	open := out.Header.Start.Add(time.Duration(c.OpenNS.V)).Sub(log.Start)
+	end := open + time.Duration(c.MeasuredS.V*float64(time.Second))
+	tokens, event := 0, 0
+	var ttfts, gaps []float64
+	for _, q := range log.Requests() {
+		for i, e := range q.Emits {
+			if e.At < open || e.At >= end {
+				continue
+			}
+			tokens += int(e.Tokens)
+			event = max(event, int(e.Tokens))
+			if i > 0 && q.Emits[i-1].At >= open {
+				gaps = append(gaps, float64(e.At-q.Emits[i-1].At)/1e6)
+			}
+		}
+	}
+	for _, q := range r.burst(c) {
+		ttfts = append(ttfts, float64(q.FirstToken-q.Arrived)/1e6)
+	}
+	want := float64(tokens) / c.MeasuredS.V
+	if tol := max(want*.005, float64(event*c.Concurrency)/c.MeasuredS.V); math.Abs(c.TotalTokS.V-want) > tol {
+		r.t.Errorf("C=%d L=%d: total %.2f tok/s, want %.2f ± %.2f", c.Concurrency, c.Context, c.TotalTokS.V, want, tol)
+	}
+	if got, want := c.TTFTMS.V, mid(ttfts); math.Abs(got-want) > 2 {
+		r.t.Errorf("C=%d L=%d: TTFT p50 %.2f ms, want %.2f", c.Concurrency, c.Context, got, want)
+	}
+	if got, want := c.Gaps.P50.V, mid(gaps); math.Abs(got-want) > 2 {
+		r.t.Errorf("C=%d L=%d: gap p50 %.2f ms, want %.2f", c.Concurrency, c.Context, got, want)
+	}
+}
+
+// burst returns the engine's view of the first streams of a cell's slots.
+func (r *rig) burst(c matrix.Cell) []sim.Request {
+	want := map[string]bool{}
+	for _, rec := range r.file().Records {
+		if rec.Context == c.Context && rec.Concurrency == c.Concurrency && rec.Seq == 0 && rec.Phase == "warmup" {
+			want[rec.ID] = true
+		}
+	}
+	var out []sim.Request
+	for _, q := range r.srv.Truth().Requests() {
+		if want[q.ID] {
+			out = append(out, q)
+		}
+	}
+	if len(out) != c.Concurrency {
+		r.t.Errorf("C=%d L=%d: %d streams of the burst found in the engine's log", c.Concurrency, c.Context, len(out))
+	}
+	return out
+}
+
+func mid(v []float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
+}
