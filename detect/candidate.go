@@ -18,34 +18,13 @@ const gramBytes = candidateChars / 2
 // ends in, if it has at least 2 cycles and 256 characters and is not white
 // space. After a verdict of kind Confirmed it gives that loop while it runs.
 //
-// It searches the window, at about a millisecond, rather than wait for the
+// It searches the window, at up to a millisecond, rather than wait for the
 // anchors, which may need a third cycle: call it when a stream is ended from
 // outside, not for each piece of text.
 func (l *Loop) Candidate() (Candidate, bool) {
-	if l.Level() >= Confirmed {
-		return l.confirmedCandidate()
+	if l.Level() < Confirmed {
+		return l.candidateAt(l.history.end(), l.chars)
 	}
-	h := &l.history
-	end := len(h.text)
-	if end < 2*gramBytes {
-		return Candidate{}, false
-	}
-	gram := h.text[end-gramBytes:]
-	least := max(0, end-gramBytes-l.limits.PeriodBytes)
-	for before := end - 1; ; {
-		at := bytes.LastIndex(h.text[least:before], gram)
-		if at < 0 {
-			return Candidate{}, false
-		}
-		at += least
-		before = at + gramBytes - 1
-		if c, ok := l.candidateOf(end - gramBytes - at); ok {
-			return c, true
-		}
-	}
-}
-
-func (l *Loop) confirmedCandidate() (Candidate, bool) {
 	v := l.Verdict()
 	if v.Kind != Confirmed || !v.Running {
 		return Candidate{}, false
@@ -53,11 +32,31 @@ func (l *Loop) confirmedCandidate() (Candidate, bool) {
 	return Candidate{v.Onset, v.Period, v.Length, v.Cycles}, true
 }
 
-// candidateOf judges the run of a lag that the text ends in.
-func (l *Loop) candidateOf(lag int) (Candidate, bool) {
+// candidateAt judges the text up to end, which has that many characters.
+func (l *Loop) candidateAt(end, chars int) (Candidate, bool) {
 	h := &l.history
-	end := h.end()
-	back := matchingBack(h.text[lag:], h.text[:len(h.text)-lag])
+	if end-h.base < 2*gramBytes {
+		return Candidate{}, false
+	}
+	gram := h.at(end-gramBytes, end)
+	from := max(h.base, end-gramBytes-l.limits.PeriodBytes)
+	text := h.at(from, end-1)
+	for {
+		at := bytes.LastIndex(text, gram)
+		if at < 0 {
+			return Candidate{}, false
+		}
+		text = text[:at+gramBytes-1]
+		if c, ok := l.candidateOf(end-gramBytes-from-at, end, chars); ok {
+			return c, true
+		}
+	}
+}
+
+// candidateOf judges the run of a lag that the text up to end ends in.
+func (l *Loop) candidateOf(lag, end, chars int) (Candidate, bool) {
+	h := &l.history
+	back := matchingBack(h.at(h.base+lag, end), h.at(h.base, end-lag))
 	if back < lag {
 		return Candidate{}, false
 	}
@@ -67,9 +66,9 @@ func (l *Loop) candidateOf(lag int) (Candidate, bool) {
 		r.onsetChars = known.onsetChars
 	} else {
 		r.onset = l.charStart(r.start, end)
-		r.onsetChars = l.chars - leads(h.at(r.onset, end))
+		r.onsetChars = chars - leads(h.at(r.onset, end))
 	}
-	r.chars = l.chars - r.onsetChars
+	r.chars = chars - r.onsetChars
 	r.cycle = leads(h.at(end-lag, end))
 	if r.chars < span(candidateCycles, candidateChars, r.cycle) || r.cycle == 0 || r.cycle > l.limits.PeriodChars || isWhite(l.cycleOf(&r)) {
 		return Candidate{}, false

@@ -16,6 +16,7 @@ type Loop struct {
 	anchors anchors
 	rolled  []rolled
 	white   whiteRun
+	near    *novelty // nil while the text is short
 
 	verdicts []Verdict // one a level, rising
 	finished bool
@@ -46,6 +47,9 @@ func (l *Loop) Reset() {
 	l.runs = l.runs[:0]
 	l.anchors.reset()
 	l.white = whiteRun{}
+	if l.near != nil {
+		*l.near = novelty{}
+	}
 	clear(l.verdicts) // lets go of the excerpts
 	l.verdicts = l.verdicts[:0]
 	l.finished = false
@@ -110,6 +114,7 @@ func (l *Loop) block(to int) {
 	l.seek(from, to)
 	l.judgeRuns()
 	l.judgeWhite()
+	l.judgeNear(from, to)
 	l.followRuns()
 	l.dropEndedRuns()
 	l.blockChars += leads(l.history.at(from, to))

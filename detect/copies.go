@@ -1,0 +1,65 @@
+package detect
+
+import "encoding/binary"
+
+// copies tells which bytes stand in a copy, at least 24 bytes long, of
+// something at most 1,024 bytes before. Copies are looked for where tokens end.
+type copies struct {
+	ends [1 << copyBits]uint32 // by hash of the 24 bytes before: the last offset
+	lag  int                   // of the copy that is going on; 0: none
+	seen int                   // the text before it is known to be a copy, or not
+}
+
+const (
+	copyBits  = 10
+	copyBytes = 24
+	copyReach = 1024
+	// How far back a copy that shows at the end of a token may have begun.
+	copyLinger = 2 * blockBytes
+)
+
+// extend looks at the text up to end, where a token ends. It gives the stretch
+// that has turned out to be no copy, if any.
+func (c *copies) extend(h *history, end int) (novelFrom, novelTo int) {
+	if c.lag > 0 {
+		c.seen += matching(h.at(c.seen, end), h.at(c.seen-c.lag, end-c.lag))
+		if c.seen < end {
+			c.lag = 0
+		}
+	}
+	if end < copyBytes {
+		return 0, 0
+	}
+	place := &c.ends[gramHash(h.at(end-copyBytes, end))]
+	lag := int(uint32(end) - *place)
+	known := *place != 0 && lag > 0 && lag <= copyReach
+	*place = uint32(end)
+	if c.lag > 0 || !known {
+		return 0, 0
+	}
+	from := max(end-copyLinger, lag)
+	n := matchingBack(h.at(from, end), h.at(from-lag, end-lag))
+	if n < copyBytes {
+		return 0, 0
+	}
+	novelFrom, novelTo = c.seen, max(c.seen, end-n)
+	c.seen, c.lag = end, lag
+	return novelFrom, novelTo
+}
+
+// settle gives the stretch before to that can no longer become a copy.
+func (c *copies) settle(to int) (novelFrom, novelTo int) {
+	novelFrom, novelTo = c.seen, to-copyLinger
+	if novelTo <= novelFrom {
+		return 0, 0
+	}
+	c.seen = novelTo
+	return novelFrom, novelTo
+}
+
+func gramHash(gram []byte) uint32 {
+	a := binary.LittleEndian.Uint64(gram)
+	b := binary.LittleEndian.Uint64(gram[8:])
+	c := binary.LittleEndian.Uint64(gram[16:])
+	return uint32((a*0x9E3779B97F4A7C15 ^ b*0xC2B2AE3D27D4EB4F ^ c*0x165667B19E3779F9) >> (64 - copyBits))
+}

@@ -1,0 +1,228 @@
+package detect
+
+// novelty holds the signals for text that repeats with variation. Each was
+// chosen because it tells near repetition from clean text in a corpus and holds
+// on others made of other words and shapes; docs/loops.md has the figures.
+//
+//   - copies: less than one byte in twenty of the last 4096 is no copy of
+//     something at most 1024 bytes before.
+//   - vocabulary: no new words and hardly a new pair in 300 words.
+//   - frame: only numbers change, and none of them counts. One that counts is a
+//     counter: a loop or a table, which shape cannot tell.
+type novelty struct {
+	open   token // the one not over yet
+	copies copies
+	words  vocabulary
+	frame  frame
+
+	digits    int // of the number that ends at numberEnd
+	numberEnd int
+
+	blocks  [nearRing]blockTally
+	weighed int // blocks that are in the window, or have been
+	novel   int // sums over the window
+	letters int
+	held    int // no verdict before this offset
+}
+
+// blockTally is what is known of one block.
+type blockTally struct {
+	novel   uint8 // bytes that are no copy
+	letters uint8 // bytes of words, and of very long numbers
+}
+
+const (
+	nearBytes  = 4096
+	nearBlocks = nearBytes / blockBytes
+	nearRing   = 2 * nearBlocks
+	// A block is weighed when nothing behind it can turn it into a copy.
+	nearLinger = copyLinger / blockBytes
+
+	nearNovel   = 5  // of a hundred bytes
+	nearLetters = 45 // of a hundred bytes: no hexdumps, matrices, boards
+
+	// nearStartBytes is when the state is made.
+	nearStartBytes = 1024
+
+	counterCycles = 8
+	counterBytes  = 2048
+	// A counter whose cycle is shorter than this is no more than a counter,
+	// however little its numbers add: table rows are that short.
+	proseCycleBytes = 40
+
+	// Digits of a number from here on are text: no table has such numbers, and
+	// a number that grows for ever consists of them.
+	plainDigits = 12
+)
+
+// take reads the block (from, to].
+func (n *novelty) take(h *history, from, to int, last bool) {
+	k := from / blockBytes
+	*n.block(k) = blockTally{}
+	n.read(h, from, to)
+	if last {
+		n.token(h, n.open, to)
+	}
+	n.countNovel(n.copies.settle(to))
+	if k -= nearLinger; k >= 0 {
+		n.weigh(n.block(k), 1)
+		if k >= nearBlocks {
+			n.weigh(n.block(k-nearBlocks), -1)
+		}
+		n.weighed = k + 1
+	}
+}
+
+func (n *novelty) block(k int) *blockTally { return &n.blocks[k%nearRing] }
+
+func (n *novelty) weigh(b *blockTally, by int) {
+	n.novel += by * int(b.novel)
+	n.letters += by * int(b.letters)
+}
+
+// token takes the next token, which ends at end.
+func (n *novelty) token(h *history, t token, end int) {
+	digits := 0
+	switch t.kind {
+	case noToken:
+		return
+	case wordToken, ideograph:
+		n.block((end - 1) / blockBytes).letters += uint8(t.size)
+		n.words.word(t)
+	case numberToken:
+		if end-t.size == n.numberEnd {
+			digits = n.digits // the same number, cut
+		}
+		plain := max(digits+t.size-plainDigits, 0) - max(digits-plainDigits, 0)
+		n.block((end - 1) / blockBytes).letters += uint8(plain)
+		n.digits, n.numberEnd = digits+t.size, end
+		n.words.other(t)
+	default:
+		n.words.other(t)
+	}
+	n.frame.add(t, end)
+	n.countNovel(n.copies.extend(h, end))
+}
+
+func (n *novelty) countNovel(from, to int) {
+	for from < to {
+		next := min(to, (from/blockBytes+1)*blockBytes)
+		n.block(from / blockBytes).novel += uint8(next - from)
+		from = next
+	}
+}
+
+// stale reports whether the text of the window says next to nothing new.
+func (n *novelty) stale() bool {
+	if n.weighed < nearBlocks || n.letters*100 < nearBytes*nearLetters {
+		return false
+	}
+	return n.novel*100 < nearBytes*nearNovel && !n.shortCounter() || n.words.exhausted()
+}
+
+// shortCounter reports whether the text is a counter with little around it.
+func (n *novelty) shortCounter() bool {
+	f := &n.frame
+	cycles := f.cycles()
+	return cycles >= counterCycles && f.counts() && int(f.at(f.count-1).end)-f.began < cycles*proseCycleBytes
+}
+
+// framed reports whether only numbers have changed for a while, and stuck
+// whether they do not count either, though the text around them says something.
+func (n *novelty) framed(to int) (counter, stuck bool) {
+	f := &n.frame
+	if f.cycles() < counterCycles || to-f.began < counterBytes || !f.varies() {
+		return false, false
+	}
+	letters, says := f.content()
+	return letters, says && !f.counts() && to-f.began >= nearBytes
+}
+
+// judgeNear takes in the block at work and raises the level if a signal holds.
+func (l *Loop) judgeNear(from, to int) {
+	if from == to {
+		return
+	}
+	if l.near == nil {
+		if to < nearStartBytes {
+			return
+		}
+		// Most channels stay short, so the state is made when there is
+		// something to judge, and catches up.
+		l.near = new(novelty)
+		for at := 0; at < from; at += blockBytes {
+			l.near.take(&l.history, at, at+blockBytes, false)
+		}
+	}
+	n := l.near
+	n.take(&l.history, from, to, l.finished)
+	counter, stuck := n.framed(to)
+	if counter && l.Level() < Counter {
+		l.raiseFrame(Counter, to)
+	}
+	stale := n.stale()
+	if (stale || stuck) && l.Level() < Near && !l.exactly(to) {
+		if stale {
+			l.raiseStale(to)
+		} else {
+			l.raiseFrame(Near, to)
+		}
+	}
+	l.followNear(Counter, to, counter)
+	l.followNear(Near, to, stale || stuck)
+}
+
+// exactly reports whether the repetition at to is an exact one, which has
+// verdicts of its own, so that near must not come before them. To search for it
+// costs more than the rest: once in a while is enough.
+func (l *Loop) exactly(to int) bool {
+	if to < l.near.held {
+		return true
+	}
+	c, ok := l.candidateAt(to, int(l.extentAt(to).Chars))
+	if !ok || c.Length.Bytes < nearBytes/4 {
+		return false
+	}
+	l.near.held = to + nearBytes/8
+	return true
+}
+
+func (l *Loop) followNear(kind Kind, to int, running bool) {
+	for i := range l.verdicts {
+		v := &l.verdicts[i]
+		if v.Kind != kind || !v.Running {
+			continue
+		}
+		if running {
+			v.follow(l.extentAt(to).minus(v.Onset), true)
+		}
+		v.Running = running
+	}
+}
+
+// raiseFrame reports a frame, whose numbers differ, from where it begins.
+func (l *Loop) raiseFrame(kind Kind, to int) {
+	f := &l.near.frame
+	v := l.nearVerdict(kind, f.began, to)
+	cycles := int64(f.cycles())
+	length := l.extentAt(to).minus(v.Onset)
+	v.Period = Extent{length.Bytes / cycles, length.Chars / cycles}
+	l.verdicts = append(l.verdicts, v)
+}
+
+// raiseStale reports a window in which nothing is new, from where it begins.
+func (l *Loop) raiseStale(to int) {
+	onset := (l.near.weighed - nearBlocks) * blockBytes
+	l.verdicts = append(l.verdicts, l.nearVerdict(Near, onset, to))
+}
+
+func (l *Loop) nearVerdict(kind Kind, onset, to int) Verdict {
+	onset = l.charStart(max(onset, l.history.base), to)
+	return Verdict{
+		Kind:        kind,
+		Onset:       l.extentAt(onset),
+		ConfirmedAt: l.extentAt(to),
+		Running:     true,
+		Excerpt:     excerpt(l.history.at(onset, to)),
+	}
+}
