@@ -163,9 +163,16 @@ func (llamacpp) completionID(r *reply) {
 	}
 }
 
-func (llamacpp) logprobs(r *reply, t int) {
+func (l llamacpp) logprobs(r *reply, t int) {
+	r.str(`{"content":[`)
+	l.entry(r, t)
+	r.top(t, func(t int) { l.entry(r, t); r.str("}") })
+	r.str("]}")
+}
+
+func (llamacpp) entry(r *reply, t int) {
 	text := vocabulary[t]
-	r.str(`{"content":[{"id":`)
+	r.str(`{"id":`)
 	r.num(t + firstID)
 	r.str(`,"token":`)
 	r.quote(text)
@@ -173,7 +180,6 @@ func (llamacpp) logprobs(r *reply, t int) {
 	r.out = appendBytes(r.out, text)
 	r.str(`,"logprob":`)
 	r.out = appendFloat(r.out, logprob(t))
-	r.str(`,"top_logprobs":[]}]}`)
 }
 
 func (llamacpp) usage(r *reply, completion int) {

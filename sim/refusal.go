@@ -111,6 +111,9 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, f *fault) {
 		b = strconv.AppendInt(b, int64(f.status), 10)
 		b = append(b, '}')
 	case s.profile.Dialect == LlamaCPP:
+		if f.kind == "Bad Request" {
+			f.kind = "invalid_request_error"
+		}
 		b = append(b, `{"error":{"code":`...)
 		b = strconv.AppendInt(b, int64(f.status), 10)
 		b = append(b, `,"message":`...)

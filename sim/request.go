@@ -21,6 +21,7 @@ type request struct {
 	continuousUsage bool
 	tokenIDs        bool
 	logprobs        bool
+	topLogprobs     int
 	timings         bool
 	progress        bool
 	noCache         bool
@@ -97,7 +98,9 @@ func parse(p *fastjson.Parser, body []byte, chat bool) (*request, *fault) {
 	if r.rid == "" {
 		r.rid = string(v.GetStringBytes("request_id"))
 	}
+	r.topLogprobs = v.GetInt("top_logprobs")
 	if !chat {
+		r.topLogprobs = v.GetInt("logprobs")
 		r.logprobs = v.Exists("logprobs") && v.Get("logprobs").Type() != fastjson.TypeNull
 	}
 	for _, key := range []string{"max_completion_tokens", "n_predict"} {

@@ -39,16 +39,19 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 func (s *Server) route(ctx *fasthttp.RequestCtx, path string) bool {
 	post, d := ctx.IsPost(), s.profile.Dialect
 	switch path {
-	case "/v1/chat/completions":
-		if post {
-			s.complete(ctx, true)
+	case "/v1/chat/completions", "/v1/completions", "/tokenize":
+		switch {
+		case post && path == "/tokenize":
+			s.tokenizeText(ctx)
+		case post:
+			s.complete(ctx, path == "/v1/chat/completions")
+		case d == LlamaCPP:
+			return false
+		default:
+			ctx.Response.Header.Set("Allow", "POST")
+			ctx.SetStatusCode(fasthttp.StatusMethodNotAllowed)
+			s.json(ctx, `{"detail":"Method Not Allowed"}`)
 		}
-		return post
-	case "/v1/completions":
-		if post {
-			s.complete(ctx, false)
-		}
-		return post
 	case "/v1/models":
 		s.models(ctx)
 	case "/metrics":
@@ -58,11 +61,6 @@ func (s *Server) route(ctx *fasthttp.RequestCtx, path string) bool {
 		if d == LlamaCPP {
 			s.json(ctx, `{"status":"ok"}`)
 		}
-	case "/tokenize":
-		if post {
-			s.tokenizeText(ctx)
-		}
-		return post
 	default:
 		switch d {
 		case VLLM:
@@ -112,7 +110,7 @@ func (s *Server) routeSGLang(ctx *fasthttp.RequestCtx, path string, post bool) b
 		if !s.sched.flush() {
 			ctx.SetStatusCode(fasthttp.StatusBadRequest)
 		}
-		ctx.SetContentType("text/plain; charset=utf-8")
+		ctx.Response.Header.SetNoDefaultContentType(true)
 		ctx.SetBodyString("Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting requests, the operation will not be performed.)\n")
 	default:
 		return false
@@ -204,10 +202,11 @@ func (s *Server) models(ctx *fasthttp.RequestCtx) {
 	case SGLang:
 		s.json(ctx, fmt.Sprintf(`{"object":"list","data":[{"id":%q,"object":"model","created":%d,"owned_by":"sglang","root":%q,"parent":null,"max_model_len":%d}]}`, p.Model, created, p.Model, p.MaxModelLen))
 	case LlamaCPP:
-		s.json(ctx, fmt.Sprintf(`{"models":[{"name":%q,"model":%q,"type":"model","capabilities":["completion"]}],"object":"list","data":[{"id":%q,"aliases":[%q],"tags":[],"object":"model","created":%d,"owned_by":"llamacpp","meta":{"vocab_type":2,"n_vocab":%d,"n_ctx":%d,"n_ctx_train":%d,"n_embd":2048,"n_params":1000000000,"size":2000000000,"ftype":"F16"}}]}`,
+		s.json(ctx, fmt.Sprintf(`{"models":[{"name":%q,"model":%q,"modified_at":"","size":"","digest":"","type":"model","description":"","tags":[""],"capabilities":["completion"],"parameters":"","details":{"parent_model":"","format":"gguf","family":"","families":[""],"parameter_size":"","quantization_level":""}}],"object":"list","data":[{"id":%q,"aliases":[%q],"tags":[],"object":"model","created":%d,"owned_by":"llamacpp","meta":{"vocab_type":2,"n_vocab":%d,"n_ctx":%d,"n_ctx_train":%d,"n_embd":2048,"n_params":1000000000,"size":2000000000,"ftype":"F16"}}]}`,
 			p.Model, p.Model, p.Model, p.Model, created, promptIDs+idRange, p.MaxModelLen, p.MaxModelLen))
 	default:
-		s.json(ctx, fmt.Sprintf(`{"object":"list","data":[{"id":%q,"object":"model","created":%d,"owned_by":"vllm","root":%q,"parent":null,"max_model_len":%d,"permission":[]}]}`, p.Model, created, p.Root, p.MaxModelLen))
+		s.json(ctx, fmt.Sprintf(`{"object":"list","data":[{"id":%q,"object":"model","created":%d,"owned_by":"vllm","root":%q,"parent":null,"max_model_len":%d,"permission":[{"id":"modelperm-%s","object":"model_permission","created":%d,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*","group":null,"is_blocking":false}]}]}`,
+			p.Model, created, p.Root, p.MaxModelLen, hexID(hash(fnvOffset, p.Model)), created))
 	}
 }
 
@@ -222,7 +221,6 @@ func (s *Server) tokenizeText(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	var text string
-	extra := s.profile.Tokenizer.Extra
 	switch {
 	case s.profile.Dialect == LlamaCPP:
 		text = string(v.GetStringBytes("content"))
@@ -231,9 +229,10 @@ func (s *Server) tokenizeText(ctx *fasthttp.RequestCtx) {
 	default:
 		text = string(v.GetStringBytes("prompt"))
 	}
-	ids := s.profile.Tokenizer.ids(text)
-	for range extra {
-		ids = append(ids, stopID)
+	var ids []token
+	s.profile.Tokenizer.each(text, func(t string) { ids = append(ids, token{promptID(t), t}) })
+	for range s.profile.Tokenizer.Extra {
+		ids = append(ids, token{id: stopID})
 	}
 	list := make([]byte, 0, 7*len(ids)+2)
 	list = append(list, '[')
@@ -244,8 +243,10 @@ func (s *Server) tokenizeText(ctx *fasthttp.RequestCtx) {
 		if v.GetBool("with_pieces") {
 			list = append(list, `{"id":`...)
 		}
-		list = strconv.AppendInt(list, int64(id), 10)
+		list = strconv.AppendInt(list, int64(id.id), 10)
 		if v.GetBool("with_pieces") {
+			list = append(list, `,"piece":`...)
+			list = appendQuoted(list, id.text)
 			list = append(list, '}')
 		}
 	}
@@ -258,6 +259,12 @@ func (s *Server) tokenizeText(ctx *fasthttp.RequestCtx) {
 	default:
 		s.json(ctx, fmt.Sprintf(`{"count":%d,"max_model_len":%d,"tokens":%s,"token_strs":null}`, len(ids), s.profile.MaxModelLen, list))
 	}
+}
+
+// token is a token of a prompt.
+type token struct {
+	id   int
+	text string
 }
 
 // abortRequest answers SGLang's POST /abort_request {"rid":…} or {"abort_all":true}.

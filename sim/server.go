@@ -236,8 +236,7 @@ func (s *Server) whole(ctx *fasthttp.RequestCtx, st *stream) {
 	st.handOver(piece{tokens: st.reply.made()})
 	st.job.log.edit(func(r *Request) { st.reply.cached = r.Cached })
 	st.reply.reset()
-	ctx.SetContentType("application/json")
-	ctx.SetBody(st.shape.whole(st.reply))
+	s.json(ctx, string(st.shape.whole(st.reply)))
 }
 
 // tokenize counts a prompt and hashes its prefixes.

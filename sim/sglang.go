@@ -8,7 +8,7 @@ type sglang struct{}
 
 func (sglang) admitted(*reply) {}
 
-func (g sglang) begin(r *reply) {
+func (sglang) begin(r *reply) {
 	object := "text_completion"
 	if r.req.chat {
 		object = "chat.completion.chunk"
@@ -20,15 +20,6 @@ func (g sglang) begin(r *reply) {
 	r.head = append(r.head, `,"model":`...)
 	r.head = appendQuoted(r.head, r.model)
 	r.head = append(r.head, `,"choices":[`...)
-	if !r.req.chat {
-		return
-	}
-	for i := range r.choices {
-		g.choice(r, i)
-		// No usage here, even with continuous_usage_stats.
-		r.str(`"delta":{"reasoning_content":null,"role":"assistant","content":""},"logprobs":null,"finish_reason":null,"matched_stop":null}]}` + "\n\n")
-		r.cut(0)
-	}
 }
 
 func (sglang) choice(r *reply, i int) {
@@ -40,35 +31,38 @@ func (sglang) choice(r *reply, i int) {
 
 func (g sglang) tokens(r *reply, i int, finish End) {
 	c := &r.choices[i]
-	if r.req.chat {
-		if len(c.step) > 0 {
-			g.choice(r, i)
-			if c.channel == reasoned {
-				r.str(`"delta":{"reasoning_content":`)
-			} else {
-				r.str(`"delta":{"reasoning_content":null,"content":`)
-			}
-			r.words(c.step)
-			r.str(`},"logprobs":`)
-			g.logprobs(r, c)
-			r.str(`,"finish_reason":null,"matched_stop":null}]`)
-			if r.req.includeUsage && r.req.continuousUsage {
-				g.usage(r, c.made)
-			}
-			r.str("}\n\n")
-			r.cut(len(c.step))
-		}
-		if finish != "" {
-			g.choice(r, i)
-			r.str(`"delta":{"reasoning_content":null},"logprobs":null,"finish_reason":`)
-			r.maybeReason(finish)
-			r.str(`,"matched_stop":`)
-			g.matched(r, finish)
-			r.str("}]}\n\n")
-			r.cut(0)
-		}
+	if !r.req.chat {
+		g.completion(r, i, finish)
 		return
 	}
+	if len(c.step) == 0 {
+		return
+	}
+	if c.made == len(c.step) {
+		// No usage here, even with continuous_usage_stats.
+		g.choice(r, i)
+		r.str(`"delta":{"reasoning_content":null,"role":"assistant","content":""},"logprobs":null,"finish_reason":null,"matched_stop":null}]}` + "\n\n")
+		r.cut(0)
+	}
+	g.choice(r, i)
+	if c.channel == reasoned {
+		r.str(`"delta":{"reasoning_content":`)
+	} else {
+		r.str(`"delta":{"reasoning_content":null,"content":`)
+	}
+	r.words(c.step)
+	r.str(`},"logprobs":`)
+	g.logprobs(r, c)
+	r.str(`,"finish_reason":null,"matched_stop":null}]`)
+	if r.req.includeUsage && r.req.continuousUsage {
+		g.usage(r, c.made)
+	}
+	r.str("}\n\n")
+	r.cut(len(c.step))
+}
+
+func (g sglang) completion(r *reply, i int, finish End) {
+	c := &r.choices[i]
 	g.choice(r, i)
 	r.str(`"text":`)
 	r.words(c.step)
@@ -99,7 +93,7 @@ func (sglang) matched(r *reply, finish End) {
 	r.str("null")
 }
 
-func (sglang) logprobs(r *reply, c *choice) {
+func (g sglang) logprobs(r *reply, c *choice) {
 	switch {
 	case !r.req.logprobs:
 		r.str("null")
@@ -111,17 +105,21 @@ func (sglang) logprobs(r *reply, c *choice) {
 			if i > 0 {
 				r.str(",")
 			}
-			text := vocabulary[t]
-			r.str(`{"token":`)
-			r.quote(text)
-			r.str(`,"bytes":`)
-			r.out = appendBytes(r.out, text)
-			r.str(`,"logprob":`)
-			r.out = appendFloat(r.out, logprob(t))
-			r.str(`,"top_logprobs":[]}`)
+			g.entry(r, t)
+			r.top(t, func(t int) { g.entry(r, t); r.str("}") })
 		}
 		r.str("]}")
 	}
+}
+
+func (sglang) entry(r *reply, t int) {
+	text := vocabulary[t]
+	r.str(`{"token":`)
+	r.quote(text)
+	r.str(`,"bytes":`)
+	r.out = appendBytes(r.out, text)
+	r.str(`,"logprob":`)
+	r.out = appendFloat(r.out, logprob(t))
 }
 
 func (sglang) usage(r *reply, completion int) {
@@ -158,7 +156,21 @@ func (r *reply) thoughts() int {
 	return n
 }
 
+// end: the finish chunks of all choices follow their last texts.
 func (g sglang) end(r *reply) {
+	for i := range r.choices {
+		if !r.req.chat {
+			break
+		}
+		finish := r.choices[i].finish
+		g.choice(r, i)
+		r.str(`"delta":{"reasoning_content":null},"logprobs":null,"finish_reason":`)
+		r.maybeReason(finish)
+		r.str(`,"matched_stop":`)
+		g.matched(r, finish)
+		r.str("}]}\n\n")
+		r.cut(0)
+	}
 	if r.req.includeUsage {
 		r.out = append(r.out, r.head...)
 		r.str("]")

@@ -30,10 +30,13 @@ func (t Tokenizer) count(text string) int {
 	return n
 }
 
-// ids returns a token id for each token of text. Equal tokens have equal ids.
+// promptID is the id of a prompt's token. Equal tokens have equal ids.
+func promptID(tok string) int { return promptIDs + int(hash(fnvOffset, tok)%idRange) }
+
+// ids returns the ids of a text's tokens.
 func (t Tokenizer) ids(text string) []int {
 	var ids []int
-	t.each(text, func(tok string) { ids = append(ids, promptIDs+int(hash(fnvOffset, tok)%idRange)) })
+	t.each(text, func(tok string) { ids = append(ids, promptID(tok)) })
 	return ids
 }
 

@@ -128,7 +128,7 @@ func (r *reply) usageOpen(completion int) {
 	r.num(completion)
 }
 
-func (vllm) logprobs(r *reply, c *choice) {
+func (v vllm) logprobs(r *reply, c *choice) {
 	if !r.req.chat {
 		r.completionLogprobs(c)
 		return
@@ -138,14 +138,31 @@ func (vllm) logprobs(r *reply, c *choice) {
 		if i > 0 {
 			r.str(",")
 		}
-		text := vocabulary[t]
-		r.str(`{"token":`)
-		r.quote(text)
-		r.str(`,"logprob":`)
-		r.out = appendFloat(r.out, logprob(t))
-		r.str(`,"bytes":`)
-		r.out = appendBytes(r.out, text)
-		r.str(`,"top_logprobs":[]}`)
+		v.entry(r, t)
+		r.top(t, func(t int) { v.entry(r, t); r.str("}") })
+	}
+	r.str("]}")
+}
+
+func (vllm) entry(r *reply, t int) {
+	text := vocabulary[t]
+	r.str(`{"token":`)
+	r.quote(text)
+	r.str(`,"logprob":`)
+	r.out = appendFloat(r.out, logprob(t))
+	r.str(`,"bytes":`)
+	r.out = appendBytes(r.out, text)
+}
+
+// top closes a logprob entry with its alternatives: the token itself, then the
+// ones behind it in the vocabulary.
+func (r *reply) top(t int, entry func(int)) {
+	r.str(`,"top_logprobs":[`)
+	for k := range r.req.topLogprobs {
+		if k > 0 {
+			r.str(",")
+		}
+		entry((t + k) % len(vocabulary))
 	}
 	r.str("]}")
 }
@@ -181,9 +198,15 @@ func (r *reply) completionLogprobs(c *choice) {
 			r.str(",")
 		}
 		r.str("{")
-		r.quote(vocabulary[t])
-		r.str(":")
-		r.out = appendFloat(r.out, logprob(t))
+		for k := range max(1, r.req.topLogprobs) {
+			if k > 0 {
+				r.str(",")
+			}
+			other := (t + k) % len(vocabulary)
+			r.quote(vocabulary[other])
+			r.str(":")
+			r.out = appendFloat(r.out, logprob(other))
+		}
 		r.str("}")
 	}
 	r.str("]}")
