@@ -75,7 +75,8 @@ type Lengths struct {
 
 // LoopRule makes streams of some cells loop. The first rule that matches a
 // stream's prompt and the number of sequences running at its first token
-// applies. Contexts match as in Surface: within 1 % or 64 tokens.
+// applies. Contexts match as in Surface, within 1 % or 64 tokens; concurrency
+// within a fifth, because streams that restart are missing for a moment.
 type LoopRule struct {
 	Context     int // tokens; 0 = any
 	Concurrency int // 0 = any
@@ -88,6 +89,12 @@ type LoopRule struct {
 	// Tokens per chunk are multiplied by Faster inside a loop (0 = 1):
 	// drafts of repeated text are nearly always accepted.
 	Faster int
+}
+
+func (r *LoopRule) matches(prompt, load int) bool {
+	off := load - r.Concurrency
+	return (r.Context == 0 || meets(prompt, r.Context)) &&
+		(r.Concurrency == 0 || 5*max(off, -off) <= r.Concurrency)
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,18 @@ type Script struct {
 type Write struct {
 	At    time.Duration
 	Bytes []byte
+}
+
+// Split cuts every write into writes of at most size bytes at the same time, to
+// show that framing does not matter.
+func Split(writes []Write, size int) []Write {
+	var out []Write
+	for _, w := range writes {
+		for b := range slices.Chunk(w.Bytes, size) {
+			out = append(out, Write{w.At, b})
+		}
+	}
+	return out
 }
 
 // Framing is how the end of a body is told.

@@ -191,7 +191,9 @@ func (s *Server) complete(ctx *fasthttp.RequestCtx, chat bool) {
 		tracked.watch(st.leave)
 	}
 	if s.options.Fault != nil {
-		entry.edit(func(r *Request) { st.fault = s.options.Fault(*r) })
+		var r Request
+		entry.edit(func(q *Request) { r = *q })
+		st.fault = s.options.Fault(r)
 	}
 	s.sched.enter(st.job, arrived)
 	if !req.stream {
@@ -232,6 +234,10 @@ func (s *Server) whole(ctx *fasthttp.RequestCtx, st *stream) {
 			return
 		}
 		st.written = s.sched.now()
+	}
+	if st.faulted {
+		s.refuse(ctx, &fault{status: 500, kind: "InternalServerError", message: st.fault.Message})
+		return
 	}
 	st.handOver(piece{tokens: st.reply.made()})
 	st.job.log.edit(func(r *Request) { st.reply.cached = r.Cached })
@@ -286,7 +292,7 @@ func hexID(seed uint64) string {
 func (s *Server) chooseLoops(st *stream, load int) *LoopRule {
 	for i := range s.profile.Loops {
 		rule := &s.profile.Loops[i]
-		if rule.Concurrency != 0 && rule.Concurrency != load || rule.Context != 0 && !meets(st.job.prompt, rule.Context) {
+		if !rule.matches(st.job.prompt, load) {
 			continue
 		}
 		perToken := s.profile.Speed.TBT.At(st.job.prompt, load)

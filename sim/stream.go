@@ -26,6 +26,7 @@ type stream struct {
 	sent    int           // pieces handed over
 	begun   int           // byte at which the next piece begins
 	due     time.Duration // of the pieces' step
+	faulted bool          // the fault has happened
 	silent  bool          // scripted: nothing more comes
 	late    bool          // admitted was told to the shape
 	ended   bool          // the last pieces are in reply
@@ -267,7 +268,7 @@ func (st *stream) broken() bool {
 		return false
 	}
 	st.srv.sched.leave(st.job, Faulted)
-	st.ended = true
+	st.ended, st.faulted = true, true
 	switch f.Kind {
 	case ErrorEvent:
 		st.shape.broken(st.reply, f.Message)
