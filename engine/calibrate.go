@@ -30,7 +30,8 @@ func Tolerance(target int) int { return max(target/200, 16) }
 // before the line can be used: dividing tokens by units instead would take the
 // chat template for text. The first point is an eighth of the target; its
 // quotient overstates perUnit, so that the second stays below the target. From
-// then on each point refines the line through its two nearest neighbours.
+// then on each point refines the line through its two nearest neighbours. A
+// text that the server refuses for its length is a point above the limit.
 func Calibrate(ctx context.Context, target, limit int, text func(units int) string, count func(ctx context.Context, text string) (int, error)) (Fit, error) {
 	low, high := target-Tolerance(target), target+Tolerance(target)
 	if limit > 0 {
@@ -73,6 +74,12 @@ type calibration struct {
 // probe counts one length and reports whether it will do.
 func (c *calibration) probe(units int) (bool, error) {
 	n, err := c.count(c.ctx, c.text(units))
+	if Is(err, Overflow) {
+		// Refused, so the count is not known. Taking it for a little over the
+		// limit brings the next text back below.
+		c.points = append(c.points, point{units, c.high + (c.high-c.low)/2 + 1})
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("counting the tokens of %d units: %w", units, err)
 	}

@@ -144,8 +144,12 @@ func (c *call) fault(a *answer) *Error {
 		e.Message = fmt.Sprintf("%s redirects to %s, which is not followed: give that address instead", a.address, c.red.String(bare(a.header.Get("Location"))))
 	case s == http.StatusServiceUnavailable && strings.Contains(strings.ToLower(said), "loading"):
 		e.Kind, e.Message = Loading, fmt.Sprintf("%s is not ready yet (503%s)", a.address, said)
-	case s == http.StatusNotFound, s == http.StatusMethodNotAllowed:
+	case s == http.StatusNotFound && strings.Contains(strings.ToLower(said), "model"):
+		e.Kind, e.Message = NoModel, fmt.Sprintf("%s answered 404%s", a.address, said)
+	case (s == http.StatusNotFound || s == http.StatusMethodNotAllowed) && strings.HasSuffix(a.address, "/v1/models"):
 		e.Kind, e.Message = NotOpenAI, fmt.Sprintf("%s answered %d: no OpenAI-compatible server is at this address", a.address, s)
+	case s == http.StatusNotFound, s == http.StatusMethodNotAllowed, s == http.StatusNotImplemented:
+		e.Kind, e.Message = NotFound, fmt.Sprintf("%s is not there (%d%s)", a.address, s, said)
 	case s == http.StatusBadRequest && strings.Contains(said, "HTTP request to an HTTPS server"):
 		e.Kind, e.Message = BadTLS, fmt.Sprintf("%s speaks TLS: try https://", a.address)
 	case ContextOverflow(s, a.body):

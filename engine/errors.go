@@ -20,7 +20,8 @@ const (
 	BadTLS       ErrorKind = "tls"          // certificate, or plain HTTP where TLS was expected
 	Unauthorized ErrorKind = "unauthorized" // 401, 403
 	Redirect     ErrorKind = "redirect"     // 3xx; never followed, a measurement goes where it was sent
-	NotOpenAI    ErrorKind = "not_openai"   // 404, an HTML page, or JSON of another kind
+	NotOpenAI    ErrorKind = "not_openai"   // no list of models, an HTML page, or JSON of another kind
+	NotFound     ErrorKind = "not_found"    // the server lacks this path, or it is switched off
 	Loading      ErrorKind = "loading"      // 503 while the model loads
 	NoModel      ErrorKind = "model"        // missing, or several and none chosen
 	Refused      ErrorKind = "refused"      // 400, 422: the request itself

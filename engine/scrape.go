@@ -54,7 +54,7 @@ func (s *Scraper) Scrape(ctx context.Context) (Sample, error) {
 		return s.instead(ctx, s.c)
 	}
 	sample, err := s.metrics(ctx)
-	if err == nil || !Is(err, NotOpenAI) && !Is(err, BadAnswer) && !Is(err, BadStatus) {
+	if err == nil || !Is(err, NotFound) && !Is(err, BadAnswer) {
 		return sample, err
 	}
 	var instead func(context.Context, *call) (Sample, error)

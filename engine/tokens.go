@@ -79,7 +79,7 @@ func (c *call) countPlain(ctx context.Context, info Info, text string) (int, err
 // countLlamaChat takes the newer of two ways that the server has.
 func (c *call) countLlamaChat(ctx context.Context, p Prompt) (int, error) {
 	n, err := c.count(ctx, "/v1/chat/completions/input_tokens", p.members(), "input_tokens")
-	if !Is(err, NotOpenAI) {
+	if !Is(err, NotFound) {
 		return n, err
 	}
 	v, err := c.postJSON(ctx, "/apply-template", p.members())
