@@ -177,9 +177,10 @@ func (s *Server) complete(ctx *fasthttp.RequestCtx, chat bool) {
 		return
 	}
 	st := &stream{
-		srv:   s,
-		shape: s.shape,
-		job:   &job{log: entry, n: req.n, prompt: tokens, prefixes: prefixes, noCache: req.noCache, wake: make(chan struct{}, 1)},
+		srv:     s,
+		written: -1,
+		shape:   s.shape,
+		job:     &job{log: entry, n: req.n, prompt: tokens, prefixes: prefixes, noCache: req.noCache, wake: make(chan struct{}, 1)},
 		reply: &reply{
 			req: req, id: s.replyID(id, chat), model: s.replyModel(req), version: s.profile.Version,
 			created: time.Now().Unix(), prompt: tokens, report: s.profile.CacheReport,
@@ -212,6 +213,7 @@ func (s *Server) complete(ctx *fasthttp.RequestCtx, chat bool) {
 		ctx.SetConnectionClose()
 		return
 	}
+	st.written = s.sched.now() // the header: silence counts from here
 	s.streamHeader(ctx)
 	ctx.Response.ImmediateHeaderFlush = true
 	ctx.SetBodyStream(st, -1)

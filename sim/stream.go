@@ -31,7 +31,7 @@ type stream struct {
 	late    bool          // admitted was told to the shape
 	ended   bool          // the last pieces are in reply
 	err     error         // returned after the last piece instead of EOF
-	written int64         // last hand-over, ns
+	written int64         // last hand-over, ns; −1 before the header
 }
 
 var (
@@ -67,7 +67,7 @@ func (st *stream) await(ready func(ph phase, due, now int64) bool) error {
 		if ph != queued && ph != over {
 			d = time.Duration(due - now)
 		}
-		if ping := st.srv.profile.Ping; ping > 0 && st.written > 0 {
+		if ping := st.srv.profile.Ping; ping > 0 && st.written >= 0 {
 			if silent := time.Duration(st.written-now) + ping; silent <= 0 {
 				return errPing
 			} else {
