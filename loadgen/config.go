@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/streamgauge/streamgauge/detect"
 	"github.com/streamgauge/streamgauge/engine"
 	"github.com/streamgauge/streamgauge/matrix"
 )
@@ -69,10 +70,12 @@ type Config struct {
 	Extra       map[string]any // merged into each request body
 	Ask         string         // "": DefaultAsk
 
-	TTFTTimeout    time.Duration // 0: 60 s + 5 ms a context token and stream
+	TTFTTimeout    time.Duration // 0: 60 s + 5 ms a context token; in a cell, the longest the cell can take on top
 	StallTimeout   time.Duration // between generated events; 0: 60 s
 	ConnectTimeout time.Duration // 0: 10 s
 	MaxFailed      float64       // share of a cell's streams; 0: 1 %, negative: none may fail
+
+	Limits detect.Limits // of the repetition detector
 
 	Repeat int    // 0: 1
 	Seed   uint64 // 0: 1
@@ -146,6 +149,9 @@ func (c Config) Validate() error {
 	bad.unless(c.Repeat > 0, "repeat %d is not positive", c.Repeat)
 	bad.unless(c.MaxFailed <= 1, "max-failed %g is over 1", c.MaxFailed)
 	bad.unless(c.KVTokens >= 0, "kv-tokens %d is negative", c.KVTokens)
+	if err := c.Limits.Validate(); err != nil {
+		bad = append(bad, err.Error())
+	}
 	if err := engine.CheckExtra(c.Extra); err != nil {
 		bad = append(bad, err.Error())
 	}
@@ -175,12 +181,21 @@ func (m mistakes) err() error {
 	return fmt.Errorf("%s", s)
 }
 
-// ttftTimeout is how long a stream of this context may wait for its first
-// token. It grows with the work the server may have before it: by default as if
-// the whole burst were prefilled one after the other at 200 tokens/s a stream.
-func (c Config) ttftTimeout(context, concurrency int) time.Duration {
+// ttftTimeout is how long a single request of this context may wait for its first
+// token: by default it grows with the prompt, as if read at 200 tokens/s.
+func (c Config) ttftTimeout(context int) time.Duration {
 	if c.TTFTTimeout > 0 {
 		return c.TTFTTimeout
 	}
-	return time.Minute + time.Duration(context)*time.Duration(concurrency)*5*time.Millisecond
+	return time.Minute + time.Duration(context)*5*time.Millisecond
+}
+
+// burstTimeout is the same for the streams of a cell. One that the server leaves
+// waiting behind others has not failed: by default it may wait as long as the
+// cell can take, so that admission shows in the cell and not as failures.
+func (c Config) burstTimeout(context int, ready time.Duration) time.Duration {
+	if c.TTFTTimeout > 0 {
+		return c.TTFTTimeout
+	}
+	return c.ttftTimeout(context) + ready + c.Settle + c.Duration
 }

@@ -41,6 +41,7 @@ func (r *runner) newLane() *lane {
 func (r *runner) meterOptions() stream.Options {
 	return stream.Options{
 		Dialect:   wire.ForPath([]byte(engine.EndpointPath(r.cfg.Endpoint))),
+		Limits:    r.cfg.Limits,
 		MaxLog:    max(stream.DefaultMaxLog, 2*r.cfg.MaxTokens),
 		StoreText: true, // the prompts are ours, so are the replies
 	}
@@ -90,7 +91,13 @@ func (n *lane) run(parent context.Context, s shot) outcome {
 	if err != nil {
 		cause := causeOf(ctx, err)
 		release()
-		out := n.finish(nil, cause)
+		var sent stamp.Instant
+		var up *upstream.Error
+		if errors.As(err, &up) && up.Sent != 0 {
+			sent = up.Sent
+			m.Sent(sent)
+		}
+		out := n.finish(sent, cause)
 		out.refused = cause.Kind == stream.Connect
 		return out
 	}
@@ -101,10 +108,11 @@ func (n *lane) run(parent context.Context, s shot) outcome {
 		return n.refusal(resp)
 	}
 	cause := n.read(ctx, resp, dog)
-	if s.closing != nil && s.closing.Load() && cause.Kind != stream.Retired {
+	if s.closing != nil && s.closing.Load() && cause.Kind != stream.Retired && cause.Kind != stream.Cancel {
 		cause = stream.Cause{Kind: stream.Cancel, Reason: reasonWindow}
 	}
-	out := n.finish(resp, cause)
+	out := n.finish(resp.Sent, cause)
+	out.status, out.rec.Retries = resp.Status, resp.Retries
 	if cause.Kind == stream.Retired && s.retire != nil {
 		s.retire(resp, release)
 		return out
@@ -169,7 +177,7 @@ func (n *lane) guard(cancel context.CancelCauseFunc) *time.Timer {
 }
 
 // finish closes the record and copies what outlives the meter.
-func (n *lane) finish(resp *upstream.Response, cause stream.Cause) outcome {
+func (n *lane) finish(sent stamp.Instant, cause stream.Cause) outcome {
 	m := n.meter
 	end := stamp.Now()
 	out := outcome{life: life{end: end, onset: clean}}
@@ -183,10 +191,8 @@ func (n *lane) finish(resp *upstream.Response, cause stream.Cause) outcome {
 	}
 	out.retired = out.rec.End == stream.Looped
 	out.keep(m.Log(), at, ok)
-	if resp != nil {
-		out.sent, out.status = resp.Sent, resp.Status
-		out.rec.Retries = resp.Retries
-		out.rec.SentNS = stream.Some(int64(resp.Sent - n.r.start))
+	if out.sent = sent; sent != 0 {
+		out.rec.SentNS = stream.Some(int64(sent - n.r.start))
 	}
 	if out.rec.EndNS.OK {
 		out.end = out.sent.Add(time.Duration(out.rec.EndNS.V))
@@ -235,7 +241,8 @@ func (n *lane) refusal(resp *upstream.Response) outcome {
 		said = "the server redirects to " + string(resp.Header.Peek("Location")) + ", which is not followed: give that address if it is the right one"
 		cause.Err = errors.New(said)
 	}
-	out := n.finish(resp, cause)
+	out := n.finish(resp.Sent, cause)
+	out.status, out.rec.Retries = resp.Status, resp.Retries
 	out.said = n.r.redact.String(said)
 	out.overflow = engine.ContextOverflow(resp.Status, body)
 	out.retryAfter = retryAfter(string(resp.Header.Peek("Retry-After")))

@@ -78,7 +78,7 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 		Records: c.Ring, RecordBytes: c.RingBytes,
 		RecordFile: c.Record, RecordFileSize: c.RecordMaxSize, RecordFileKeep: c.RecordKeep,
 		StoreText: c.StoreText,
-		Version: program.Version(),
+		Version:   program.Version(),
 	}
 	var errs []error
 	secret := func(path string, to *string) {
