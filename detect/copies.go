@@ -3,7 +3,7 @@ package detect
 import "encoding/binary"
 
 // copies tells which bytes stand in a copy, at least 24 bytes long, of
-// something at most 1,024 bytes before. Copies are looked for where tokens end.
+// something at most 1,024 bytes before.
 type copies struct {
 	ends [1 << copyBits]uint32 // by hash of the 24 bytes before: the last offset
 	lag  int                   // of the copy that is going on; 0: none
@@ -18,7 +18,21 @@ const (
 	copyLinger = 2 * blockBytes
 )
 
-// extend looks at the text up to end, where a token ends. It gives the stretch
+// endsCopies chooses the places where copies are looked for. A copy has the same
+// ones as its original, and 24 bytes of it hold several. The sign behind a
+// number is one, since a number that grows has nothing else in common.
+func endsCopies(t token, before tokenKind) bool {
+	switch t.kind {
+	case wordToken, numberToken:
+		return true
+	case ideograph:
+		return t.hash&1 == 0
+	default:
+		return before == numberToken
+	}
+}
+
+// extend looks at the text up to end, such a place. It gives the stretch
 // that has turned out to be no copy, if any.
 func (c *copies) extend(h *history, end int) (novelFrom, novelTo int) {
 	if c.lag > 0 {

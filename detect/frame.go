@@ -8,16 +8,19 @@ package detect
 // anew whenever it breaks. That may miss cycles built of equal parts, which is
 // good enough for a warning; exact periods are the anchors' business.
 type frame struct {
-	count int // tokens so far
-	lag   int // in tokens; 0: none
-	start int // of the run, in tokens
-	began int // where the run begins in the text
-	fresh int // tokens from here on have a predecessor in the run
+	count  int // tokens so far, but for stretches without numbers
+	number int // the last number
+	since  int // the tokens from here on are contiguous
+	lag    int // in tokens; 0: none
+	start  int // of the run, in tokens
+	began  int // where the run begins in the text
+	fresh  int // tokens from here on have a predecessor in the run
 
 	counted int // last number that went on counting
 	changed int // last number that differs from the one a lag before
 
-	last   [frameRows]uint32 // by hash of four tokens: where they ended
+	before [frameGram - 1]uint32 // hashes of the last tokens
+	last   [frameRows]frameGrams
 	tokens [frameTokens]frameToken
 }
 
@@ -33,6 +36,12 @@ const (
 	countingCycles = 16
 )
 
+// frameGrams tells where four tokens ended last.
+type frameGrams struct {
+	hash uint32
+	at   uint32
+}
+
 type frameToken struct {
 	hash  uint32 // without the digits
 	end   uint32
@@ -42,49 +51,45 @@ type frameToken struct {
 	size  uint8
 }
 
-func (f *frame) at(i int) *frameToken { return &f.tokens[i%frameTokens] }
+func (f *frame) at(i int) *frameToken { return &f.tokens[i&(frameTokens-1)] }
 
-func (f *frame) add(t token, end int) {
+func (f *frame) add(t token, value uint32, end int) {
 	i := f.count
-	f.count++
-	hash := t.hash
 	if t.kind == numberToken {
-		hash = 1
+		if i-f.number > frameTokens {
+			f.lag, f.since = 0, i
+		}
+		f.number = i
+	} else if i-f.number > frameTokens {
+		return // text without numbers costs nothing
 	}
+	f.count++
 	now := f.at(i)
-	*now = frameToken{hash: hash, end: uint32(end), value: t.value, kind: t.kind, size: uint8(t.size)}
-	place := f.place(i)
-	if f.lag > 0 && f.at(i-f.lag).hash != hash {
+	*now = frameToken{hash: t.hash, end: uint32(end), value: value, kind: t.kind, size: uint8(t.size)}
+	if f.lag > 0 && f.at(i-f.lag).hash != t.hash {
 		f.lag = 0
 	}
-	if f.lag == 0 && i >= frameGram {
-		f.begin(i, int(*place))
+	gram := t.hash
+	for k, hash := range f.before {
+		gram = gram*0x85EBCA6B + hash
+		f.before[k], t.hash = t.hash, hash
 	}
-	*place = uint32(i)
+	gram *= 0x9E3779B1
+	last := &f.last[gram>>24]
+	if f.lag == 0 && last.hash == gram {
+		f.begin(i, int(last.at))
+	}
+	*last = frameGrams{gram, uint32(i)}
 	if f.lag > 0 && t.kind == numberToken {
 		f.compare(i, now, f.at(i-f.lag))
 	}
 }
 
-// place is where the last four tokens are noted.
-func (f *frame) place(i int) *uint32 {
-	var hash uint32
-	for k := range frameGram {
-		hash = hash*0x9E3779B1 + f.at(i-min(k, i)).hash
-	}
-	return &f.last[hash*0x85EBCA6B>>24]
-}
-
-// begin tries the lag to before, an earlier token of the same hash.
+// begin tries the lag from i to before, where the same four tokens ended.
 func (f *frame) begin(i, before int) {
 	lag := i - before
-	if before < frameGram || lag >= frameTokens-frameGram {
+	if before < f.since+frameGram || lag >= frameTokens-frameGram {
 		return
-	}
-	for k := range frameGram {
-		if f.at(i-k).hash != f.at(before-k).hash {
-			return
-		}
 	}
 	first := before - frameGram + 1
 	f.lag = lag

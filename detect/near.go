@@ -10,7 +10,9 @@ package detect
 //   - frame: only numbers change, and none of them counts. One that counts is a
 //     counter: a loop or a table, which shape cannot tell.
 type novelty struct {
-	open   token // the one not over yet
+	open   tokenKind // the token not over yet
+	openAt int
+	before tokenKind // the one before it
 	copies copies
 	words  vocabulary
 	frame  frame
@@ -61,7 +63,7 @@ func (n *novelty) take(h *history, from, to int, last bool) {
 	*n.block(k) = blockTally{}
 	n.read(h, from, to)
 	if last {
-		n.token(h, n.open, to)
+		n.token(h, n.open, n.openAt, to)
 	}
 	n.countNovel(n.copies.settle(to))
 	if k -= nearLinger; k >= 0 {
@@ -80,28 +82,51 @@ func (n *novelty) weigh(b *blockTally, by int) {
 	n.letters += by * int(b.letters)
 }
 
-// token takes the next token, which ends at end.
-func (n *novelty) token(h *history, t token, end int) {
-	digits := 0
-	switch t.kind {
-	case noToken:
+// token takes the next token of the text.
+func (n *novelty) token(h *history, kind tokenKind, start, end int) {
+	if kind == noToken {
 		return
-	case wordToken, ideograph:
-		n.block((end - 1) / blockBytes).letters += uint8(t.size)
+	}
+	text := h.at(start, end)
+	t := token{kind: kind, size: end - start}
+	var value uint32
+	switch kind {
+	case wordToken:
+		t.hash = hashToken(text, 0x2020202020202020)
+		n.countLetters(end, t.size)
+		n.words.word(t)
+	case ideograph:
+		t.hash = hashToken(text, 0)
+		n.countLetters(end, t.size)
 		n.words.word(t)
 	case numberToken:
-		if end-t.size == n.numberEnd {
-			digits = n.digits // the same number, cut
-		}
-		plain := max(digits+t.size-plainDigits, 0) - max(digits-plainDigits, 0)
-		n.block((end - 1) / blockBytes).letters += uint8(plain)
-		n.digits, n.numberEnd = digits+t.size, end
+		value = valueOf(text)
+		n.countLetters(end, n.plainDigits(start, end))
 		n.words.other(t)
 	default:
+		t.hash = hashToken(text, 0)
 		n.words.other(t)
 	}
-	n.frame.add(t, end)
-	n.countNovel(n.copies.extend(h, end))
+	n.frame.add(t, value, end)
+	if endsCopies(t, n.before) {
+		n.countNovel(n.copies.extend(h, end))
+	}
+	n.before = kind
+}
+
+func (n *novelty) countLetters(end, count int) {
+	n.block((end - 1) / blockBytes).letters += uint8(count)
+}
+
+// plainDigits is how many digits are so far on in a number that they are text.
+func (n *novelty) plainDigits(start, end int) int {
+	if start != n.numberEnd {
+		n.digits = 0 // not the same number, cut
+	}
+	before := n.digits
+	n.digits += end - start
+	n.numberEnd = end
+	return max(n.digits-plainDigits, 0) - max(before-plainDigits, 0)
 }
 
 func (n *novelty) countNovel(from, to int) {

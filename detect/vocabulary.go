@@ -46,7 +46,8 @@ func (v *vocabulary) word(t token) {
 	if !v.words.see(hash, v.count, wordReach) {
 		entry |= newWord
 	}
-	if !v.pairs.see(hash*31+v.last, v.count, wordReach) {
+	// Pairs matter only when words are about to run out.
+	if v.newWords > wordWindow/10 || !v.pairs.see(hash*31+v.last, v.count, wordReach) {
 		entry |= newPair
 	}
 	entry |= min(v.between, 63) << manyNumber
