@@ -51,17 +51,19 @@ func Calibrate(ctx context.Context, target, limit int, text func(units int) stri
 		if err != nil || done {
 			return c.fit(), err
 		}
-		next := c.next(aim)
-		if next == units || c.seen(next) {
+		units = c.next(aim)
+		if c.seen(units) {
 			break // the unit is coarser than the tolerance
 		}
-		units = next
 	}
 	best := c.best(aim)
 	return c.fit(), fmt.Errorf("no prompt of %d to %d tokens found in %d probes: the nearest was %d units, %d tokens", max(low, 0), high, len(c.points), best.units, best.tokens)
 }
 
-type point struct{ units, tokens int }
+type point struct {
+	units, tokens int
+	refused       bool // tokens is a guess, above the limit
+}
 
 type calibration struct {
 	ctx       context.Context
@@ -75,15 +77,15 @@ type calibration struct {
 func (c *calibration) probe(units int) (bool, error) {
 	n, err := c.count(c.ctx, c.text(units))
 	if Is(err, Overflow) {
-		// Refused, so the count is not known. Taking it for a little over the
-		// limit brings the next text back below.
-		c.points = append(c.points, point{units, c.high + (c.high-c.low)/2 + 1})
+		// Taking the count for a little over the limit brings the next text back
+		// below.
+		c.points = append(c.points, point{units, c.high + (c.high-c.low)/4 + 1, true})
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("counting the tokens of %d units: %w", units, err)
 	}
-	c.points = append(c.points, point{units, n})
+	c.points = append(c.points, point{units, n, false})
 	return n >= c.low && n <= c.high, nil
 }
 
@@ -105,17 +107,24 @@ func (c *calibration) line(aim int) (wrapper, perUnit float64) {
 }
 
 func (c *calibration) next(aim int) int {
+	last := c.points[len(c.points)-1]
 	wrapper, perUnit := c.line(aim)
-	if !(perUnit > 0) || math.IsInf(perUnit, 0) {
-		// The count did not grow with the text; a longer text may.
-		return c.points[len(c.points)-1].units * 2
+	switch {
+	case !(perUnit > 0):
+		return last.units * 2 // the count did not grow with the text; a longer text may
+	case len(c.points) > 1:
+		return max(int(math.Round((float64(aim)-wrapper)/perUnit)), 0)
+	case last.refused:
+		return last.units / 4
+	case last.tokens > aim/2:
+		return max(int(math.Round(float64(aim)/perUnit)), 0)
 	}
-	if len(c.points) == 1 {
-		// Below the target by as much as texts differ in tokens a unit: a probe
-		// above the model's limit would be refused.
-		return max(int(0.95*float64(aim)/perUnit), 1)
-	}
-	return max(int(math.Round((float64(aim)-wrapper)/perUnit)), 0)
+	// Below the target by as much as a sample of that many units may mislead: a
+	// text above the model's limit would be refused. Words differ in length by a
+	// third of their mean, so this is three standard deviations; and the rest of
+	// a text may be a little denser than its beginning.
+	margin := min(max(1/math.Sqrt(float64(last.units)), 0.03), 0.5)
+	return max(int((1-margin)*float64(aim)/perUnit), 1)
 }
 
 func (c *calibration) best(aim int) point {
