@@ -32,6 +32,8 @@ func fakeEngine(how string) {
 	case "broken":
 		fmt.Println("cannot load the model")
 		os.Exit(3)
+	case "done":
+		return
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	}

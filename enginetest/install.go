@@ -253,7 +253,7 @@ func lock(ctx context.Context, path string, logw io.Writer) (unlock func(), err 
 		switch {
 		case err == nil:
 			return func() { f.Close() }, nil
-		case err != unix.EWOULDBLOCK && err != unix.EINTR:
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			f.Close()
 			return nil, &os.PathError{Op: "flock", Path: path, Err: err}
 		}
@@ -289,7 +289,7 @@ func freeBytes(dir string) (uint64, error) {
 
 // treeBytes is for the log line only, so what cannot be read counts as nothing.
 func treeBytes(dir string) (n int64) {
-	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if fi, err := d.Info(); err == nil {
 				n += fi.Size()

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // counting is a recipe that leaves one file and counts its installs.
@@ -182,7 +183,7 @@ func TestCanceledStepEndsItsWholeGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := recipe{id: "recipe 1", install: func(in *installer) error {
-		return in.step("waiting", "sh", "-c", "sleep 600 & echo $! > "+fifo+"; wait")
+		return in.step("waiting", "sh", "-c", "exec 3> "+fifo+"; sleep 600 & echo begun >&3; wait")
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -190,18 +191,24 @@ func TestCanceledStepEndsItsWholeGroup(t *testing.T) {
 		_, err := r.ensure(ctx, cache, "fake", io.Discard)
 		done <- err
 	}()
-	child, err := os.ReadFile(fifo) // returns once the child runs
-	cancel()
+	f, err := os.Open(fifo) // returns once the step has a process
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer f.Close()
+	if _, err := io.ReadFull(f, make([]byte, len("begun\n"))); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want canceled", err)
 	}
-	// Z: dead, and waiting for whoever adopted it.
-	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(child)) + "/stat")
-	if err == nil && !bytes.Contains(stat, []byte(") Z ")) {
-		t.Errorf("the child lives on: %s", stat)
+	// The shell and its child both hold the FIFO open.
+	if err := f.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("the child lives on: read %d, %v", n, err)
 	}
 }
 

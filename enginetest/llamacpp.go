@@ -127,7 +127,7 @@ func untar(archive, sub, dst string) error {
 	files := 0
 	for tr := tar.NewReader(z); ; {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

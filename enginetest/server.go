@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ type Server struct {
 	tmp     string
 	grace   time.Duration
 	exited  chan struct{}
-	exitErr error // read after exited is closed
+	exitErr error // never nil once exited is closed
 	stop    sync.Once
 }
 
@@ -74,7 +75,7 @@ func (e Engine) Start(ctx context.Context, opts Options) (*Server, error) {
 	if e.URL != "" {
 		s := &Server{Engine: e, URL: strings.TrimRight(e.URL, "/")}
 		s.MetricsURL = s.URL + "/metrics"
-		s.Model = or(opts.Name, "tiny")
+		s.Model = cmp.Or(opts.Name, "tiny")
 		if err := s.ready(ctx, 5*time.Second); err != nil {
 			return nil, fmt.Errorf("%s at $%s: %w", e.Kind, e.Kind.URLVar(), err)
 		}
@@ -84,12 +85,12 @@ func (e Engine) Start(ctx context.Context, opts Options) (*Server, error) {
 }
 
 func (r recipe) start(ctx context.Context, e Engine, o Options) (*Server, error) {
-	o.Model = or(o.Model, "tiny-loop")
-	o.Name = or(o.Name, "tiny")
-	o.Slots = or(o.Slots, r.defaults.Slots)
-	o.ContextTotal = or(o.ContextTotal, r.defaults.ContextTotal)
-	o.ContextPerSeq = or(o.ContextPerSeq, r.defaults.ContextPerSeq)
-	o.ReadyTimeout = or(o.ReadyTimeout, 5*time.Minute)
+	o.Model = cmp.Or(o.Model, "tiny-loop")
+	o.Name = cmp.Or(o.Name, "tiny")
+	o.Slots = cmp.Or(o.Slots, r.defaults.Slots)
+	o.ContextTotal = cmp.Or(o.ContextTotal, r.defaults.ContextTotal)
+	o.ContextPerSeq = cmp.Or(o.ContextPerSeq, r.defaults.ContextPerSeq)
+	o.ReadyTimeout = cmp.Or(o.ReadyTimeout, 5*time.Minute)
 	if !filepath.IsAbs(o.Model) {
 		m, err := modelPath(e.Kind, o.Model)
 		if err != nil {
@@ -119,8 +120,7 @@ func (r recipe) start(ctx context.Context, e Engine, o Options) (*Server, error)
 	argv, env := r.command(e, o)
 	begin := time.Now()
 	if err := s.spawn(argv, append(append(os.Environ(), env...), o.Env...)); err != nil {
-		os.RemoveAll(s.tmp)
-		return nil, fmt.Errorf("start %s: %w", e.Kind, err)
+		return nil, errors.Join(fmt.Errorf("start %s: %w", e.Kind, err), os.RemoveAll(s.tmp))
 	}
 	if err := s.ready(ctx, o.ReadyTimeout); err != nil {
 		err = fmt.Errorf("start %s: %w; the end of its log:\n%s", e.Kind, err, s.LogTail(4<<10))
@@ -129,6 +129,8 @@ func (r recipe) start(ctx context.Context, e Engine, o Options) (*Server, error)
 	s.StartTime = time.Since(begin)
 	return s, nil
 }
+
+var errExitZero = errors.New("exit status 0")
 
 // spawn starts the process in a group of its own with its output in LogPath.
 func (s *Server) spawn(argv, env []string) error {
@@ -151,7 +153,7 @@ func (s *Server) spawn(argv, env []string) error {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			s.exitErr = cmd.Wait()
+			s.exitErr = cmp.Or(cmd.Wait(), errExitZero)
 			close(s.exited)
 		}
 	}()
@@ -176,7 +178,7 @@ func (s *Server) ready(ctx context.Context, limit time.Duration) error {
 		}
 		select {
 		case <-s.exited:
-			return fmt.Errorf("it exited before it was ready: %v", s.exitErr)
+			return fmt.Errorf("it exited before it was ready: %w", s.exitErr)
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return fmt.Errorf("not ready after %s: %w", limit, last)
@@ -198,7 +200,6 @@ func health(ctx context.Context, c *http.Client, url string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("/health says %s", resp.Status)
 	}
@@ -209,14 +210,14 @@ func health(ctx context.Context, c *http.Client, url string) error {
 // streams open both llama.cpp and vLLM wait for their clients, so it is short.
 const stopGrace = 5 * time.Second
 
-// Stop ends the engine and waits until its whole process group is gone. A server
+// Stop ends the engine's process group and waits for the main process. A server
 // that was not started here is left running. Stopping twice is harmless.
 func (s *Server) Stop() error {
 	if s.PID == 0 {
 		return nil
 	}
 	s.stop.Do(func() {
-		syscall.Kill(-s.PID, syscall.SIGTERM)
+		_ = syscall.Kill(-s.PID, syscall.SIGTERM) // fails when it ended by itself
 		grace := time.NewTimer(s.grace)
 		defer grace.Stop()
 		select {
@@ -224,7 +225,7 @@ func (s *Server) Stop() error {
 		case <-grace.C:
 		}
 		// The group may hold workers that their parent left behind.
-		syscall.Kill(-s.PID, syscall.SIGKILL)
+		_ = syscall.Kill(-s.PID, syscall.SIGKILL)
 		<-s.exited
 	})
 	if s.tmp != "" {
@@ -252,10 +253,11 @@ func (s *Server) LogTail(n int64) string {
 		return err.Error()
 	}
 	defer f.Close()
-	if fi, err := f.Stat(); err == nil && fi.Size() > n {
-		f.Seek(-n, io.SeekEnd)
+	fi, err := f.Stat()
+	if err != nil {
+		return err.Error()
 	}
-	b, err := io.ReadAll(io.LimitReader(f, n))
+	b, err := io.ReadAll(io.NewSectionReader(f, max(0, fi.Size()-n), n))
 	if err != nil {
 		return err.Error()
 	}
@@ -274,12 +276,4 @@ func freePort() (int, error) {
 		}
 	}
 	return 0, errors.New("no free port between 20000 and 30000 on 127.0.0.1")
-}
-
-func or[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }

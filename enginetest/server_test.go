@@ -72,7 +72,7 @@ func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if s.exitErr == nil || !strings.Contains(s.exitErr.Error(), "killed") {
+	if !strings.Contains(s.exitErr.Error(), "killed") {
 		t.Errorf("it ended with %v, want killed", s.exitErr)
 	}
 }
@@ -101,6 +101,7 @@ func TestStartFailures(t *testing.T) {
 		want      []string
 	}{
 		{"the engine exits", "broken", t.Context(), Options{}, []string{"before it was ready", "exit status 3", "cannot load the model"}},
+		{"the engine ends without an error", "done", t.Context(), Options{}, []string{"before it was ready", "exit status 0"}},
 		{"it never gets ready", "loading", t.Context(), Options{ReadyTimeout: 300 * time.Millisecond}, []string{"not ready after 300ms", "fake engine: loading"}},
 		{"the caller gives up", "loading", canceled, Options{}, []string{"context canceled"}},
 	} {

@@ -33,7 +33,7 @@ func writeFile(path string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone already when all went well
+	defer func() { _ = os.Remove(f.Name()) }() // gone already when all went well
 	_, err = f.Write(b)
 	if cerr := f.Close(); err == nil {
 		err = cerr

@@ -187,13 +187,12 @@ func capture(ctx context.Context, args []string, stderr io.Writer) error {
 	return os.WriteFile(filepath.Join(dir, "README.md"), readme, 0o644)
 }
 
-func (a album) take(ctx context.Context, e enginetest.Engine, dir string, stderr io.Writer) ([]byte, error) {
+func (a album) take(ctx context.Context, e enginetest.Engine, dir string, stderr io.Writer) (readme []byte, err error) {
 	s, err := e.Start(ctx, a.opts)
 	if err != nil {
 		return nil, err
 	}
-	defer s.Stop()
-	var readme []byte
+	defer func() { err = errors.Join(err, s.Stop()) }()
 	for _, sh := range a.shots {
 		raw, body, sse, err := sh.take(ctx, s)
 		if err != nil {
@@ -235,8 +234,10 @@ func (sh shot) take(ctx context.Context, s *enginetest.Server) (raw, body []byte
 		if err != nil {
 			return nil, nil, false, err
 		}
-		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		beside = append(beside, c)
+		if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+			return nil, nil, false, err
+		}
 		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s",
 			sh.path, host, len(payload), payload); err != nil {
 			return nil, nil, false, err
