@@ -33,7 +33,7 @@ func nullInts() *rapid.Generator[Null[int]] {
 func records() *rapid.Generator[Record] {
 	return rapid.Custom(func(t *rapid.T) Record {
 		var r Record
-		fill(t, reflect.ValueOf(&r).Elem(), "record")
+		anyValue(t, reflect.ValueOf(&r).Elem(), "record")
 		r.Type, r.V = "record", Version
 		if len(r.EventLog) == 0 {
 			r.EventLog = nil // omitted when empty
@@ -42,7 +42,7 @@ func records() *rapid.Generator[Record] {
 	})
 }
 
-func fill(t *rapid.T, v reflect.Value, name string) {
+func anyValue(t *rapid.T, v reflect.Value, name string) {
 	switch p := v.Addr().Interface().(type) {
 	case *Null[int64]:
 		*p = null64s().Draw(t, name)
@@ -59,12 +59,12 @@ func fill(t *rapid.T, v reflect.Value, name string) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(t, v.Field(i), v.Type().Field(i).Name)
+			anyValue(t, v.Field(i), v.Type().Field(i).Name)
 		}
 	case reflect.Pointer:
 		if rapid.Bool().Draw(t, name) {
 			v.Set(reflect.New(v.Type().Elem()))
-			fill(t, v.Elem(), name)
+			anyValue(t, v.Elem(), name)
 		}
 	case reflect.Slice, reflect.Array:
 		if v.Kind() == reflect.Slice {
@@ -72,7 +72,7 @@ func fill(t *rapid.T, v reflect.Value, name string) {
 			v.Set(reflect.MakeSlice(v.Type(), n, n))
 		}
 		for i := range v.Len() {
-			fill(t, v.Index(i), name)
+			anyValue(t, v.Index(i), name)
 		}
 	case reflect.String:
 		v.SetString(rapid.String().Draw(t, name))

@@ -18,6 +18,7 @@ type choice struct {
 	usage, native cumulative
 	final         int // completion_tokens that usage told for this choice at its end, or None
 	nativeFinal   int // likewise timings.predicted_n
+	fill          fill
 }
 
 // perEvent counts a source that tells the tokens of an event.

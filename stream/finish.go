@@ -13,9 +13,10 @@ import (
 // Version is the record format's version.
 const Version = 1
 
-// Log returns the generated events so far with their tokens by the best source
-// so far. It costs a pass over the log when events came since the last call.
-// The slice belongs to the Meter and is valid until the next Observe, Finish or
+// Log returns the generated events so far, with their tokens by the best source
+// so far; before Finish the tokens are 0 where only a total can tell them. A
+// call costs what the events since the last call cost, unless the source
+// changed. The slice belongs to the Meter and is valid until the next Observe, Finish or
 // Reset.
 func (m *Meter) Log() []Event {
 	m.resolve()
@@ -44,7 +45,7 @@ func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
 	if ev := m.dec.Close(); ev != nil {
 		m.event(ev, m.lastRead)
 	}
-	m.stale = true
+	m.stale, m.over = true, true
 	m.resolve()
 	if m.end = m.marker; m.end == 0 {
 		m.end = max(at, m.lastRead)

@@ -13,7 +13,7 @@ type Signal uint8
 const (
 	SigFirstToken Signal = 1 << iota // the first generated event
 	SigToken                         // at least one generated event
-	SigLoop                          // an acting verdict was reached
+	SigLoop                          // our detector reached an acting verdict; the engine's own ends the stream by itself
 	SigSuspect                       // a warning verdict was reached
 	SigFinish                        // terminal marker, or finish of all choices
 	SigError                         // an error inside the stream
@@ -22,8 +22,8 @@ const (
 // DefaultMaxLog is the number of generated events kept of a stream.
 const DefaultMaxLog = 65536
 
-// keepLog is the capacity of a log that survives Reset.
-const keepLog = 16384
+// keepLog is the capacity of a log that survives Reset: 1.3 MB.
+const keepLog = 32768
 
 // maxChoices bounds the state of a stream; the events of further choices are
 // counted with the last.
@@ -84,6 +84,9 @@ type Meter struct {
 	lastEnded    int   // position of the choice that finished last, -1 none
 	tally        tally // see resolve
 	stale        bool  // events came since
+	filled       int   // entries of the log that have their tokens, by filledBy
+	filledBy     TokensFrom
+	over         bool // Finish was called
 
 	detectors  []detector
 	free       []*detect.Loop
@@ -333,7 +336,6 @@ func (m *Meter) finish(ev *wire.Event, c *wire.Choice, pos int, at stamp.Instant
 	if string(c.Stop) == "repetition_detected" || string(c.Finish) == "repetition" {
 		m.choices[pos].engineLoop = true
 		m.engineLoop = true
-		sig |= SigLoop
 	}
 	ch := &m.choices[pos]
 	if c.Finish != nil {

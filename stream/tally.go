@@ -26,23 +26,29 @@ func slack(total int) int { return max(16, total/10) }
 
 // resolve picks the first source, in the order of docs/measuring.md section 2,
 // that covers the stream, and gives each event of the log its tokens by it.
-// One source is used for the whole stream.
+// One source is used for the whole stream; as long as it stays the same, only
+// the events that are new cost anything.
 func (m *Meter) resolve() {
 	if !m.stale {
 		return
 	}
 	m.stale = false
 	m.tally = m.pick()
-	switch m.tally.from {
-	case FromTokenIDs:
-		m.fillPerEvent(func(e evidence) int32 { return e.ids })
-	case FromLogprobs:
-		m.fillPerEvent(func(e evidence) int32 { return e.logprobs })
-	case FromUsageContinuous:
-		m.fillCumulative(func(e evidence) int32 { return e.usage })
-	case FromNative:
-		m.fillCumulative(func(e evidence) int32 { return e.native })
-	case FromUsageFinal:
+	if m.filledBy != m.tally.from || !m.tally.perChunk {
+		m.filledBy, m.filled = m.tally.from, 0
+		for i := range m.choices {
+			m.choices[i].fill = fill{}
+		}
+	}
+	switch {
+	case m.tally.perChunk:
+		m.fillLog()
+	case !m.over:
+		// The total may still come: until then the tokens are not known.
+		for i := range m.log {
+			m.log[i].Tokens = 0
+		}
+	case m.tally.from == FromUsageFinal:
 		Spread(m.log, m.tally.tokens)
 	default:
 		Spread(m.log, m.logged())
@@ -101,9 +107,9 @@ func (m *Meter) sources() [4]sums {
 			continue
 		}
 		s[0].addPerEvent(&ch.ids, ch.events)
-		s[1].addCumulative(&ch.usage)
+		s[1].addCumulative(&ch.usage, m.over)
 		s[2].addPerEvent(&ch.logprobs, ch.events)
-		s[3].addCumulative(&ch.native)
+		s[3].addCumulative(&ch.native, m.over)
 	}
 	return s
 }
@@ -114,10 +120,12 @@ func (s *sums) addPerEvent(p *perEvent, events int) {
 	s.whole = s.whole && p.events == events
 }
 
-func (s *sums) addCumulative(c *cumulative) {
+// addCumulative: while the stream runs, events that did not tell the count may
+// still be covered by the next that does.
+func (s *sums) addCumulative(c *cumulative, over bool) {
 	s.total += c.max
 	s.offered = s.offered || c.live
-	s.whole = s.whole && c.live && c.tail == 0
+	s.whole = s.whole && c.live && (c.tail == 0 || !over)
 }
 
 // told returns the completion tokens that the server told at the end, for the
@@ -151,39 +159,56 @@ func (m *Meter) told() int {
 	return native
 }
 
-func (m *Meter) fillPerEvent(tokens func(evidence) int32) {
-	for i := range m.log {
-		m.log[i].Tokens = max(tokens(m.evidence[i]), 0)
+// fill is how far the events of a choice have their tokens, for a source that
+// tells the tokens so far.
+type fill struct {
+	told  int32 // the greatest count used up
+	first int   // first event since, an index into the log
+	open  int   // events since
+}
+
+// fillLog gives the new events of the log their tokens by the chosen source. Of
+// a source that tells the tokens so far it is the rise; a rise over several
+// events, of which only the last told the count, is spread over them.
+func (m *Meter) fillLog() {
+	for ; m.filled < len(m.log); m.filled++ {
+		i := m.filled
+		if m.log[i].Flags&SameEvent != 0 {
+			continue
+		}
+		said := &m.evidence[i]
+		switch m.tally.from {
+		case FromTokenIDs:
+			m.log[i].Tokens = max(said.ids, 0)
+		case FromLogprobs:
+			m.log[i].Tokens = max(said.logprobs, 0)
+		case FromUsageContinuous:
+			m.fillRise(i, said.usage)
+		case FromNative:
+			m.fillRise(i, said.native)
+		}
 	}
 }
 
-// fillCumulative gives each event the rise of its choice's count. A rise over
-// several events, of which only the last told the count, is spread over them.
-func (m *Meter) fillCumulative(sofar func(evidence) int32) {
-	for pos := range m.choices {
-		var before int32
-		var open []int // events of this choice since the count was told
-		for i := range m.log {
-			e := &m.log[i]
-			if int(e.Choice) != pos {
-				continue
-			}
-			e.Tokens = 0
-			if e.Flags&SameEvent != 0 {
-				continue
-			}
-			open = append(open, i)
-			n := sofar(m.evidence[i])
-			if n == wire.None {
-				continue
-			}
-			rise, k := n-before, int32(len(open))
-			for j, at := range open {
-				m.log[at].Tokens = rise*(int32(j)+1)/k - rise*int32(j)/k
-			}
-			before, open = max(before, n), open[:0]
+func (m *Meter) fillRise(i int, told int32) {
+	pos := m.log[i].Choice
+	f := &m.choices[pos].fill
+	if f.open == 0 {
+		f.first = i
+	}
+	f.open++
+	m.log[i].Tokens = 0
+	if told == wire.None {
+		return
+	}
+	rise, n := told-f.told, int32(f.open)
+	for j, k := f.first, int32(0); j <= i; j++ {
+		if e := &m.log[j]; e.Choice == pos && e.Flags&SameEvent == 0 {
+			e.Tokens = rise*(k+1)/n - rise*k/n
+			k++
 		}
 	}
+	f.told, f.open = max(f.told, told), 0
 }
 
 // firstTokens is the number of tokens in the first generated event, when the

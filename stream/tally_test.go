@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
 	"github.com/streamgauge/streamgauge/wire"
 )
 
@@ -106,5 +109,62 @@ func TestPromptFacts(t *testing.T) {
 	r = measure([]write{{10, c("b")}}, Cause{Kind: Cancel})
 	if r.PromptTokens.OK || r.CachedTokens.OK || r.ReasoningTokens.OK {
 		t.Errorf("nothing told: prompt %+v, cached %+v, reasoning %+v; want null", r.PromptTokens, r.CachedTokens, r.ReasoningTokens)
+	}
+}
+
+// Asking for the log all the time changes nothing about it.
+func TestLogIsIncremental(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var events []string
+		told := [2]int{}
+		for range rapid.IntRange(1, 30).Draw(t, "events") {
+			i := rapid.IntRange(0, 1).Draw(t, "choice")
+			e := chunk(i, `{"content":"a"}`, "null")
+			n := rapid.IntRange(1, 3).Draw(t, "tokens")
+			told[i] += n
+			if rapid.IntRange(0, 9).Draw(t, "usage") > 0 {
+				e = plus(e, told[i])
+			}
+			if rapid.IntRange(0, 9).Draw(t, "ids") > 0 {
+				e = inChoice(e, `"token_ids":[`+strings.TrimSuffix(strings.Repeat("1,", n), ",")+`]`)
+			}
+			events = append(events, e)
+		}
+		if rapid.Bool().Draw(t, "total") {
+			events = append(events, u(10, told[0]+told[1]))
+		}
+		often, once := NewMeter(Options{Dialect: wire.Chat}), NewMeter(Options{Dialect: wire.Chat})
+		for i, e := range events {
+			often.Observe([]byte(e), ms(float64(i)))
+			often.Log()
+			once.Observe([]byte(e), ms(float64(i)))
+		}
+		if d := cmp.Diff(often.Log(), once.Log()); d != "" {
+			t.Fatalf("before Finish: often - once +:\n%s", d)
+		}
+		a, b := often.Finish(Cause{}, ms(99)), once.Finish(Cause{}, ms(99))
+		if d := cmp.Diff(often.Log(), once.Log()); d != "" {
+			t.Fatalf("after Finish: often - once +:\n%s", d)
+		}
+		if d := cmp.Diff(a, b); d != "" {
+			t.Fatalf("records: often - once +:\n%s", d)
+		}
+	})
+}
+
+// Tokens that only a total can tell are not guessed while the stream runs.
+func TestLogBeforeTheTotal(t *testing.T) {
+	m := NewMeter(Options{Dialect: wire.Chat})
+	play(m, []write{{100, c("a")}, {120, c("b")}})
+	for i, e := range m.Log() {
+		if e.Tokens != 0 {
+			t.Errorf("event %d has %d tokens before the total is told, want 0", i, e.Tokens)
+		}
+	}
+	m.Finish(Cause{Kind: Cancel}, ms(130))
+	for i, e := range m.Log() {
+		if e.Tokens != 1 {
+			t.Errorf("event %d has %d tokens at the end, want 1, estimated", i, e.Tokens)
+		}
 	}
 }

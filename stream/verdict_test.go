@@ -138,8 +138,8 @@ func TestLoopCompletedAllTheSame(t *testing.T) {
 func TestEngineVerdict(t *testing.T) {
 	m := NewMeter(Options{Dialect: wire.Chat})
 	sig := play(m, []write{{100, c("some text:")}, {110, c(strings.Repeat("ab cd ", 50))}, {120, fin("repetition") + done}})
-	if sig&SigLoop == 0 {
-		t.Error("no SigLoop")
+	if sig&SigLoop != 0 {
+		t.Error("SigLoop: there is nothing to retire, and the usage is still to come")
 	}
 	r := m.Finish(Cause{Kind: EOF}, ms(130))
 	if r.End != Looped || r.Reason != "engine" || len(r.Loops) != 1 {
