@@ -15,6 +15,7 @@ const (
 	quietFor      = 500 * time.Millisecond
 	drainDeadline = time.Minute
 	drainPoll     = 100 * time.Millisecond
+	goneFor       = 5 * time.Second // without a connection: nobody is there to drain
 	scrapeTimeout = 5 * time.Second
 )
 
@@ -74,12 +75,19 @@ func (r *runner) barrier(ctx context.Context) (fault string) {
 	}
 	r.stage(Draining, stamp.Now().Add(drainDeadline))
 	begin := stamp.Now()
-	var since stamp.Instant // of being quiet; 0: is not
+	var since, gone stamp.Instant // of being quiet, of being out of reach; 0: is not
 	last := "no answer to the scrape"
 	for {
 		s, err := r.scrape(ctx)
 		now := stamp.Now()
+		if !engine.Is(err, engine.Unreachable) {
+			gone = 0
+		} else if gone == 0 {
+			gone = now
+		}
 		switch {
+		case gone != 0 && now.Sub(gone) >= goneFor:
+			return r.redact.String(err.Error())
 		case err != nil:
 			since, last = 0, r.redact.String(err.Error())
 		case !r.base.reached(s):

@@ -76,7 +76,6 @@ func (c *cell) loopedOnce(slot int) bool {
 func (r *runner) decode(ctx context.Context, step Step, n int) (matrix.Cell, []stream.Record, error) {
 	c := &cell{
 		r: r, step: step, n: n, start: make(chan struct{}), over: make(chan struct{}),
-		ttft:      r.cfg.ttftTimeout(step.Context, step.Concurrency),
 		current:   make([]atomic.Pointer[string], step.Concurrency),
 		hasLooped: make([]atomic.Bool, step.Concurrency),
 	}
@@ -91,7 +90,7 @@ func (r *runner) decode(ctx context.Context, step Step, n int) (matrix.Cell, []s
 		return c.unmeasured(ctx, *v)
 	}
 	c.measure(ctx)
-	if ctx.Err() == nil {
+	if v := c.verdict.Load(); ctx.Err() == nil && (v == nil || !v.fatal) {
 		c.drainFault = r.barrier(ctx)
 	}
 	return c.fold(ctx)

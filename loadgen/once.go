@@ -41,7 +41,7 @@ func Once(ctx context.Context, cfg Config, deps Deps, prompt string, text func(c
 	if l.body, err = r.switches.Body(r.bodyInput(prompt, r.cfg.MaxTokens, id, false)); err != nil {
 		return nil, err
 	}
-	out := l.run(ctx, shot{id: id, ttft: r.cfg.ttftTimeout(len(prompt)/4, 1), do: r.client.Do, text: text})
+	out := l.run(ctx, shot{id: id, ttft: r.cfg.ttftTimeout(len(prompt) / 4), do: r.client.Do, text: text})
 	out.rec.ID, out.rec.Phase, out.rec.Concurrency = id, stream.Once, 1
 	if out.rec.End == stream.Cancelled && r.info.CanAbort {
 		r.abort(context.WithoutCancel(ctx), id)

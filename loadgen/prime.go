@@ -52,6 +52,7 @@ func (c *cell) prime(ctx context.Context) ([]*template, *verdict) {
 		warm *= time.Duration(c.step.Concurrency)
 	}
 	c.ready = max(time.Minute, 3*warm)
+	c.ttft = c.r.cfg.burstTimeout(c.step.Prompt, c.ready)
 	return tmpls, nil
 }
 
@@ -59,7 +60,7 @@ func (c *cell) prime(ctx context.Context) ([]*template, *verdict) {
 func (r *runner) primeShot(ctx context.Context, l *lane, t *template, step Step, id string, i int) outcome {
 	r.drained = false
 	l.body = t.append(l.body[:0], r.prompts.primeTail(step.Context, i), id)
-	out := l.run(ctx, shot{id: id, ttft: r.cfg.ttftTimeout(step.Prompt, 1), do: r.client.Do})
+	out := l.run(ctx, shot{id: id, ttft: r.cfg.ttftTimeout(step.Prompt), do: r.client.Do})
 	out.rec.ID, out.rec.Phase, out.rec.Context, out.rec.Concurrency, out.rec.Slot = id, stream.Prime, step.Context, 1, i
 	return out
 }

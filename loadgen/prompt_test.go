@@ -212,4 +212,3 @@ func warned(c matrix.Cell, code string) bool {
 	}
 	return false
 }
-

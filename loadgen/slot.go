@@ -39,7 +39,7 @@ func (s *slot) work(ctx context.Context) {
 		return
 	}
 	do := s.ready.Do
-	for seq := 0; ctx.Err() == nil; seq++ {
+	for seq := 0; ctx.Err() == nil && !s.c.closing.Load(); seq++ {
 		id := s.c.id(s.n, seq)
 		tail := s.c.r.prompts.tail(s.c.step.Context, s.c.step.Concurrency, s.c.step.Repeat, s.n, seq)
 		s.body = s.tmpl.append(s.body[:0], tail, id)
