@@ -150,11 +150,7 @@ func (p Profile) chunkMean() float64 {
 
 // Profiles returns the names of the profiles that come with the package.
 func Profiles() []string {
-	names := []string{"plain", "demo"}
-	for _, s := range seedNames {
-		names = append(names, s)
-	}
-	return names
+	return append([]string{"plain", "demo"}, seedNames...)
 }
 
 // Lookup returns a profile by name.
