@@ -54,8 +54,11 @@ func (c *cell) id(slot, seq int) string {
 	return fmt.Sprintf("%s-c%d-s%d-%d", c.r.runID, c.n, slot, seq)
 }
 
-// give ends the cell; the first verdict counts.
+// give ends the cell; the first verdict counts, and none once the window is over.
 func (c *cell) give(v verdict) {
+	if c.closing.Load() {
+		return
+	}
 	if c.verdict.CompareAndSwap(nil, &v) {
 		close(c.over)
 	}

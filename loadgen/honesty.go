@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/streamgauge/streamgauge/hist"
@@ -83,6 +84,9 @@ func (g *lags) judge(c *matrix.Cell, from, to usage, generated int) {
 	}
 	if !c.HasNumbers() || c.Gaps.N == 0 {
 		return
+	}
+	if strings.HasPrefix(c.Stamps, proxyStamps) {
+		return // the numbers are the proxy's, whatever we were busy with
 	}
 	gap := c.Gaps.P50.V
 	kernel := c.Stamps == stamp.Kernel.String()

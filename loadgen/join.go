@@ -20,9 +20,11 @@ const (
 	joinWait    = 2 * time.Second // for records of streams that have just ended
 	joinPoll    = 100 * time.Millisecond
 	adminWait   = 5 * time.Second
+	adminHurry  = time.Second           // when the run has been interrupted
 	sameHost    = 10 * time.Millisecond // between two readings of one host's clocks
 	maxLine     = 64 << 20
 	cursorField = "X-Streamgauge-Cursor" // of /records: where the next reading begins
+	proxyStamps = "proxy:"               // in front of the proxy's own word in Record.Stamps
 )
 
 // proxyRecords pulls the records of our proxy for the streams of a cell.
@@ -71,7 +73,11 @@ func (p *proxyRecords) get(ctx context.Context, path string) (*http.Response, er
 // there or joinWait is over: the proxy ends a stream's record when it notices
 // that we left.
 func (p *proxyRecords) pull(ctx context.Context, want map[string]bool) (map[string]*stream.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, adminWait)
+	wait := adminWait
+	if ctx.Err() != nil {
+		wait = adminHurry
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
 	defer cancel()
 	got := make(map[string]*stream.Record, len(want))
 	deadline := stamp.Now().Add(joinWait)
@@ -117,7 +123,7 @@ func (p *proxyRecords) join(ctx context.Context, lives []*life) (joined, missing
 			want[l.rec.ID] = true
 		}
 	}
-	got, err := p.pull(context.WithoutCancel(ctx), want)
+	got, err := p.pull(ctx, want)
 	if err != nil {
 		fault = err.Error()
 	}
@@ -152,11 +158,16 @@ func offsetOf(lives []*life, got map[string]*stream.Record) stamp.Instant {
 				return 0
 			}
 		}
-		for i := range min(len(l.log), len(rec.EventLog)) {
-			d := l.log[i].At - stamp.Instant(rec.SentMonoNS.V+rec.EventLog[i][0])
-			if !have || d < least {
+		take := func(ours, theirs stamp.Instant) {
+			if d := ours - theirs; !have || d < least {
 				least, have = d, true
 			}
+		}
+		if l.rec.TTFTNS.OK && rec.TTFTNS.OK { // all there is of a prefill sample
+			take(l.sent+stamp.Instant(l.rec.TTFTNS.V), stamp.Instant(rec.SentMonoNS.V+rec.TTFTNS.V))
+		}
+		for i := range min(len(l.log), len(rec.EventLog)) {
+			take(l.log[i].At, stamp.Instant(rec.SentMonoNS.V+rec.EventLog[i][0]))
 		}
 	}
 	return least
@@ -188,7 +199,7 @@ func (l *life) adopt(p *stream.Record, offset stamp.Instant) {
 	r.HeadersNS, r.TTFENS, r.TTFTNS, r.TTFVNS, r.LastTokenNS = p.HeadersNS, p.TTFENS, p.TTFTNS, p.TTFVNS, p.LastTokenNS
 	r.TBTNS, r.Tokens, r.FirstTokens, r.TokensFrom = p.TBTNS, p.Tokens, p.FirstTokens, p.TokensFrom
 	r.Events, r.GeneratedEvents, r.CoalescedEvents, r.Gaps = p.Events, p.GeneratedEvents, p.CoalescedEvents, p.Gaps
-	r.Stamps = "proxy:" + p.Stamps
+	r.Stamps = proxyStamps + p.Stamps
 	r.Upstream, r.Route = p.Upstream, p.Route
 }
 
@@ -211,7 +222,7 @@ func diff(mine, theirs [][]*life, alone *matrix.Cell, joined, missing int) *matr
 	for i := range mine {
 		for j, m := range mine[i] {
 			p := theirs[i][j].rec
-			if !strings.HasPrefix(p.Stamps, "proxy:") {
+			if !strings.HasPrefix(p.Stamps, proxyStamps) {
 				continue
 			}
 			if m.rec.TTFTNS.OK && p.TTFTNS.OK && p.Seq == 0 {

@@ -125,6 +125,7 @@ func (n *lane) run(parent context.Context, s shot) outcome {
 // read meters the reply until it ends, fails, or loops.
 func (n *lane) read(ctx context.Context, resp *upstream.Response, dog *time.Timer) stream.Cause {
 	m := n.meter
+	tokens := 0
 	for {
 		k, err := resp.Read(n.buf)
 		if k > 0 {
@@ -136,7 +137,9 @@ func (n *lane) read(ctx context.Context, resp *upstream.Response, dog *time.Time
 			n.lags.note(at, stamp.Now(), events)
 			if sig&stream.SigToken != 0 {
 				n.live.lastAt.Store(int64(at))
-				n.live.tokens.Add(int64(events))
+				more := m.Tokens() - tokens
+				tokens += more
+				n.live.tokens.Add(int64(more))
 			}
 			if sig&stream.SigFirstToken != 0 {
 				n.live.firstAt.CompareAndSwap(0, int64(at))

@@ -43,6 +43,9 @@ func (c *cell) prime(ctx context.Context) ([]*template, *verdict) {
 		out := c.r.primeShot(ctx, l, p, c.step, fmt.Sprintf("%s-c%d-p%d", c.r.runID, c.n, i), i)
 		out.rec.Concurrency = 0 // of no cell: it is not one of its streams
 		c.primes = append(c.primes, *out.rec)
+		if err := context.Cause(ctx); err != nil {
+			return nil, &verdict{matrix.Interrupted, interruption(err), err.Error(), false}
+		}
 		if v := primeVerdict(out, c.r.deps.Target); v != nil {
 			return nil, v
 		}
