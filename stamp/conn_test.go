@@ -245,6 +245,9 @@ func TestReadIdleIsRearmed(t *testing.T) {
 			t.Errorf("gave up after %v, want %v", got, want)
 		}
 		peer.Close()
+		if _, err := c.Read(buf); err != io.EOF {
+			t.Errorf("closed: got %v, want io.EOF, also under a deadline", err)
+		}
 		c.Close()
 	})
 }

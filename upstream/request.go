@@ -146,12 +146,13 @@ func (r *Request) appendFraming(dst, name []byte) []byte {
 // progress and not on the size of the body.
 const slice = 256 << 10
 
-// write sends the request to cn. An error of BodyStream comes as *Error.
+// write sends the request to cn. An error that is not the connection's comes as
+// *Error.
 func (r *Request) write(cn *conn, host string) error {
 	head, err := r.appendHead(cn.out[:0], host)
 	cn.out = head
 	if err != nil {
-		return err
+		return &Error{Op: OpWrite, Err: err}
 	}
 	if r.replayable() {
 		// Head and body leave in one write, so in one segment if they fit.

@@ -82,8 +82,13 @@ func (r *Response) exchange(ctx context.Context) (stale bool, err error) {
 		}
 		return isGone(werr) && r.cancelCause() == nil, r.abandon(e)
 	}
-	got, err := r.readHead()
+	limit := r.client.HeaderWait
+	if werr != nil {
+		limit = lateAnswer
+	}
+	got, err := r.readHead(limit)
 	if err != nil {
+		gone := isGone(err)
 		op := OpHeader
 		switch {
 		case got:
@@ -92,7 +97,7 @@ func (r *Response) exchange(ctx context.Context) (stale bool, err error) {
 		default:
 			op = OpHeaderWait
 		}
-		return !got && isGone(err) && r.cancelCause() == nil, r.abandon(&Error{Op: op, Err: err})
+		return !got && gone && r.cancelCause() == nil, r.abandon(&Error{Op: op, Err: err})
 	}
 	if werr != nil {
 		r.frame.reuse = false
@@ -100,6 +105,10 @@ func (r *Response) exchange(ctx context.Context) (stale bool, err error) {
 	r.c.SetReadIdle(r.client.ReadIdle)
 	return false, nil
 }
+
+// lateAnswer limits the wait for an answer after a write has failed: it has come
+// before, or never will.
+const lateAnswer = time.Second
 
 // answered reports whether a response may be there although the request could
 // not be written: a server may refuse a large body, answer and close.
@@ -111,16 +120,15 @@ func (r *Response) answered(werr error) bool {
 	if IsTimeout(werr) {
 		return errors.Is(r.c.Quiet(), stamp.ErrDirty)
 	}
-	return true // the peer is gone, so that reading does not block
+	return true
 }
 
 // readHead reads the head and settles the framing; got: a byte has come.
-func (r *Response) readHead() (got bool, err error) {
+func (r *Response) readHead(limit time.Duration) (got bool, err error) {
 	c := r.c
-	if wait := r.client.HeaderWait; wait > 0 {
-		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
-			return false, err
-		}
+	if limit > 0 {
+		// It fails on a closed connection only, and the read tells how it was.
+		_ = c.SetReadDeadline(time.Now().Add(limit))
 	}
 	var h head
 	for interim := 0; ; interim++ {
@@ -144,10 +152,8 @@ func (r *Response) readHead() (got bool, err error) {
 		c.w = copy(c.in, c.in[c.r:c.w])
 		c.r = 0
 	}
-	if r.client.HeaderWait > 0 {
-		if err := c.SetReadDeadline(time.Time{}); err != nil {
-			return got, err
-		}
+	if limit > 0 {
+		_ = c.SetReadDeadline(time.Time{})
 	}
 	if r.frame, err = h.framing(r.req.method()); err != nil {
 		return got, err

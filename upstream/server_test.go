@@ -68,10 +68,11 @@ func (s *rawServer) client(t testing.TB) *Client {
 // pipeClient returns a Client whose connections are in-memory pipes, each
 // served by serve in a goroutine of its own. For synctest bubbles.
 func pipeClient(serve func(n int, c net.Conn)) *Client {
-	n := -1
+	dials := 0
 	return &Client{Addr: "engine:80", Dialer: stamp.Dialer{
 		Dial: func(context.Context, string, string) (net.Conn, error) {
-			n++
+			n := dials
+			dials++
 			ours, theirs := net.Pipe()
 			go func() {
 				defer theirs.Close()
