@@ -32,6 +32,9 @@ type request struct {
 	maxTokens int // 0 = as many as fit
 }
 
+// maxChoices bounds n.
+const maxChoices = 64
+
 // fault is a request that the engine refuses.
 type fault struct {
 	status  int
@@ -91,9 +94,9 @@ func parse(p *fastjson.Parser, body []byte, chat bool) (*request, *fault) {
 		progress:        v.GetBool("return_progress"),
 		ignoreEOS:       v.GetBool("ignore_eos"),
 		noCache:         v.Exists("cache_prompt") && !v.GetBool("cache_prompt"),
-		n:               max(1, v.GetInt("n")),
-		minTokens:       v.GetInt("min_tokens"),
-		maxTokens:       v.GetInt("max_tokens"),
+		n:               min(max(1, v.GetInt("n")), maxChoices),
+		minTokens:       max(0, v.GetInt("min_tokens")),
+		maxTokens:       max(0, v.GetInt("max_tokens")),
 	}
 	if r.rid == "" {
 		r.rid = string(v.GetStringBytes("request_id"))

@@ -53,14 +53,15 @@ func (t Tokenizer) each(text string, f func(string)) {
 	// Characters are dealt to tokens so that after each prefix of k of them
 	// ceil(k / CharsPerToken) tokens have begun.
 	start, chars, begun := 0, 0, 0
-	for i, r := range text {
+	for i := 0; i < len(text); {
+		r, width := utf8.DecodeRuneInString(text[i:])
 		if t.PerHan && r >= 0x2E80 {
 			if i > start {
 				f(text[start:i])
 			}
-			end := i + utf8.RuneLen(r)
-			f(text[i:end])
-			start, chars, begun = end, 0, 0
+			f(text[i : i+width])
+			i += width
+			start, chars, begun = i, 0, 0
 			continue
 		}
 		chars++
@@ -71,6 +72,7 @@ func (t Tokenizer) each(text string, f func(string)) {
 			}
 			begun = due
 		}
+		i += width
 	}
 	if start < len(text) {
 		f(text[start:])
