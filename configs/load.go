@@ -249,7 +249,7 @@ func scalars(v any) ([]string, error) {
 }
 
 // elsewhere are variables of this prefix that other parts of the project read.
-var elsewhere = []string{"CONFIG", "API_KEY", "SHARED", "ENGINES", "VLLM_URL", "SGLANG_URL", "LLAMACPP_URL"}
+var elsewhere = []string{"CONFIG", "API_KEY", "SHARED", "CACHE", "CORPUS", "E2E", "ENGINES", "ENGINES_SKIP", "VLLM_URL", "SGLANG_URL", "LLAMACPP_URL"}
 
 // strayVariables warns of variables that look like settings and are none of
 // either program: a misspelt one would be passed over in silence.
