@@ -75,9 +75,12 @@ func FuzzHead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		n := headEnd(in, 0)
-		for k := 1; k < len(in); k++ {
-			if m := headEnd(in[:k], k-1); m >= 0 && m != n {
-				t.Fatalf("end at %d when read to %d, at %d whole", m, k, n)
+		for k := 1; k <= len(in); k++ { // as the bytes come in
+			if m := headEnd(in[:k], k-1); m >= 0 {
+				if m != n {
+					t.Fatalf("end at %d when read to %d, at %d whole", m, k, n)
+				}
+				break
 			}
 		}
 		if n < 0 {
