@@ -68,7 +68,7 @@ type Server struct {
 }
 
 // Start runs the engine and returns once it answers. It does not outlive this
-// process: the engine is killed when the process dies, even by a signal. When
+// process: on Linux the engine ends with it even when it is killed. When
 // Engine.URL is set, nothing is started and opts are what the caller believes
 // that server to have.
 func (e Engine) Start(ctx context.Context, opts Options) (*Server, error) {
@@ -142,10 +142,9 @@ func (s *Server) spawn(argv, env []string) error {
 	fmt.Fprintf(log, "## %s\n", strings.Join(argv, " "))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, log, log
-	// A test binary that times out runs no cleanup, hence Pdeathsig. The kernel
-	// sends it when the *thread* that started the child ends (golang.org/issue/27505),
-	// so that thread is kept until the child is gone.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = ownGroup()
+	// The kernel sends Pdeathsig when the *thread* that started the child ends
+	// (golang.org/issue/27505), so that thread is kept until the child is gone.
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
