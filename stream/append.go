@@ -9,7 +9,7 @@ import (
 )
 
 // Append appends the record as one JSON object, without a newline, to dst and
-// returns it. Keys, order and values are those of encoding/json; docs/record.md
+// returns it. For valid UTF-8 the bytes are those of encoding/json; docs/record.md
 // shows a line.
 func (r *Record) Append(dst []byte) []byte {
 	l := line{append(dst, '{')}
@@ -225,8 +225,9 @@ func appendFloat(b []byte, f float64) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString writes s as a JSON string. Invalid UTF-8 becomes U+FFFD, and the
-// two line separators of JavaScript are escaped, as encoding/json does.
+// appendString writes s as a JSON string. Invalid UTF-8 becomes U+FFFD as it
+// stands, so that a line read and written again is the same; the two line
+// separators of JavaScript are escaped, as encoding/json does.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
@@ -264,7 +265,7 @@ func appendString(b []byte, s string) []byte {
 		case c < 0x20:
 			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 		case r == utf8.RuneError:
-			b = append(b, `\ufffd`...)
+			b = append(b, "\ufffd"...)
 		default:
 			b = append(b, `\u202`...)
 			b = append(b, hexDigits[r&15])

@@ -71,6 +71,8 @@ func FuzzMeter(f *testing.F) {
 		f.Add(body, uint16(200), uint8(EOF))
 	}
 	f.Add([]byte(c("a")+plus(c("b"), 7)+fin("repetition")+done), uint16(9), uint8(Retired))
+	// An invalid byte in the model's name was written otherwise than read back.
+	f.Add([]byte(ev("{\"model\":\"a\x81b\",\"choices\":[]}")), uint16(9), uint8(EOF))
 	f.Fuzz(func(t *testing.T, body []byte, step uint16, kind uint8) {
 		o := Options{Dialect: wire.Chat, StoreText: true, EventLog: true, MaxEvent: 1 << 16}
 		m := NewMeter(o)
