@@ -111,7 +111,7 @@ func wheelRequires(wheel string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", wheel, err)
 	}
-	defer z.Close()
+	defer func() { _ = z.Close() }() // nothing was written
 	for _, f := range z.File {
 		if !strings.HasSuffix(f.Name, ".dist-info/METADATA") {
 			continue

@@ -76,7 +76,8 @@ func newVocab() *vocab {
 		// GPT-2 writes bytes that print as themselves, and the others as the
 		// letters from U+0100 on.
 		r := rune(b)
-		if !(b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae) {
+		printable := b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae
+		if !printable {
 			r = rune(256 + spare)
 			spare++
 		}
