@@ -57,7 +57,11 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 	head := readHead(&ctx.Request.Header)
 	req.Header = head.fields
 
-	body, err := x.readBody(ctx, client, &req)
+	if head.bad {
+		x.refuse(ctx, faultRequest, stream.Cause{Kind: stream.EOF})
+		return
+	}
+	body, err := x.readBody(ctx, client, &req, &head)
 	x.received, _ = client.Stamp()
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -95,11 +99,11 @@ var errTooLarge = errors.New("request body over the limit")
 
 // readBody reads a small body whole, so that it can be sent again, and sets up a
 // larger one for streaming. It returns the body's bytes when it has them all.
-func (x *exchange) readBody(ctx *fasthttp.RequestCtx, client *clientConn, req *upstream.Request) ([]byte, error) {
+func (x *exchange) readBody(ctx *fasthttp.RequestCtx, client *clientConn, req *upstream.Request, head *requestHead) ([]byte, error) {
 	size := int64(ctx.Request.Header.ContentLength())
 	src := ctx.RequestBodyStream()
 	if src == nil || size == 0 {
-		if len(ctx.Request.Header.Peek(fasthttp.HeaderContentLength)) > 0 {
+		if head.sized {
 			req.Body = []byte{}
 		}
 		return nil, nil

@@ -61,6 +61,8 @@ type requestHead struct {
 	uri    []byte // the path and query as they came
 	fields []upstream.Field
 	id     string // X-Request-Id, "" when it has none that a record may hold
+	sized  bool   // it has a Content-Length; fasthttp adds one where it thinks it is due
+	bad    bool   // a field's name is no token; fasthttp lets a space in it pass
 }
 
 // maxID bounds the request ids that records take.
@@ -79,6 +81,8 @@ func readHead(h *fasthttp.RequestHeader) requestHead {
 	}
 	var upgrade []byte
 	for _, f := range all {
+		head.bad = head.bad || bytes.IndexByte(f.Name, ' ') >= 0
+		head.sized = head.sized || f.Is("Content-Length")
 		switch {
 		case f.Is("Transfer-Encoding"):
 			// Replaced in its place by the framing that is sent.

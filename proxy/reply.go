@@ -44,17 +44,22 @@ func (f fault) body() []byte {
 }
 
 // reply answers with the fault. When the request's body was not read to its
-// end the connection cannot be used again, and close must be true.
+// end the connection cannot be used again, and closeConn must be true.
 func (f fault) reply(ctx *fasthttp.RequestCtx, closeConn bool) {
-	ctx.Response.Reset()
-	h := &ctx.Response.Header
-	h.SetStatusCode(f.status)
-	h.SetContentType("application/json")
-	h.Set(errorHeader, f.reason)
+	body := f.body()
+	b := append([]byte("HTTP/1.1 "), strconv.Itoa(f.status)...)
+	b = append(append(append(b, ' '), fasthttp.StatusMessage(f.status)...), "\r\nContent-Type: application/json\r\n"...)
+	b = append(append(append(b, errorHeader...), ": "...), f.reason...)
 	if f.status == fasthttp.StatusServiceUnavailable {
-		h.Set("Retry-After", "1")
+		b = append(b, "\r\nRetry-After: 1"...)
 	}
-	ctx.Response.SetBodyRaw(f.body())
+	b = append(b, "\r\nContent-Length: "...)
+	b = append(strconv.AppendInt(b, int64(len(body)), 10), "\r\n\r\n"...)
+	// Not through Response.Reset: it brings the default Date back.
+	if err := parseHeader(&ctx.Response.Header, b); err != nil {
+		panic(err) // the header is ours
+	}
+	ctx.Response.SetBodyRaw(body)
 	if closeConn {
 		ctx.Response.SetConnectionClose()
 	}

@@ -29,7 +29,8 @@ func (x *exchange) respond(ctx *fasthttp.RequestCtx, client *clientConn) {
 		return
 	}
 	out := &ctx.Response.Header
-	if err := fillHeader(out, r, !bodyless && r.ContentLength < 0); err != nil {
+	head := appendHead(make([]byte, 0, 512), r, !bodyless && r.ContentLength < 0)
+	if err := parseHeader(out, head); err != nil {
 		x.refuse(ctx, faultResponse, stream.Cause{Kind: stream.Cut, Err: err})
 		return
 	}
@@ -51,25 +52,22 @@ func (x *exchange) respond(ctx *fasthttp.RequestCtx, client *clientConn) {
 
 // headers holds what parses a header into the server's.
 var headers = sync.Pool{New: func() any {
-	return &headerBuffer{br: bufio.NewReaderSize(nil, 4<<10)}
+	return &headerReader{br: bufio.NewReaderSize(nil, 4<<10)}
 }}
 
-type headerBuffer struct {
-	b   []byte
+type headerReader struct {
 	src bytes.Reader
 	br  *bufio.Reader
 }
 
-// fillHeader gives the response's head to the server's header. It goes through
+// parseHeader gives a response's head to the server's header. It goes through
 // its parser, since its setters drop Date and put a default in its place.
-// trailers: the body goes out in chunks, so that trailers can be announced.
-func fillHeader(out *fasthttp.ResponseHeader, r *upstream.Response, trailers bool) error {
-	h := headers.Get().(*headerBuffer)
+func parseHeader(out *fasthttp.ResponseHeader, head []byte) error {
+	h := headers.Get().(*headerReader)
 	defer headers.Put(h)
-	h.b = appendHead(h.b[:0], r, trailers)
-	h.src.Reset(h.b)
-	if len(h.b) > h.br.Size() {
-		h.br = bufio.NewReaderSize(&h.src, len(h.b))
+	h.src.Reset(head)
+	if len(head) > h.br.Size() {
+		h.br = bufio.NewReaderSize(&h.src, len(head))
 	} else {
 		h.br.Reset(&h.src)
 	}

@@ -178,6 +178,9 @@ func (w *world) say(raw string) answer {
 		w.t.Fatal(err)
 	}
 	defer c.Close()
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetDeadline(time.Now().Add(10 * time.Second)) // a hang is a failure, not a wait
+	}
 	return hear(w.t, c, bufio.NewReaderSize(c, 64<<10), raw)
 }
 
@@ -197,6 +200,9 @@ func listen(br *bufio.Reader, method string) (a answer) {
 	in := bufio.NewReaderSize(tee, 64<<10)
 	defer func() { a.raw = tee.b }()
 	res, err := http.ReadResponse(in, &http.Request{Method: method})
+	for err == nil && res.StatusCode < 200 && res.StatusCode != 101 {
+		res, err = http.ReadResponse(in, &http.Request{Method: method})
+	}
 	if err != nil {
 		a.err = err
 		return a
