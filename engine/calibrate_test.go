@@ -63,7 +63,11 @@ func TestR14Calibrate(t *testing.T) {
 			{262143, 262143}, // the same of a large one
 			{3990, 4000},     // a limit inside the tolerance
 		} {
-			for seed := range uint64(3) {
+			seeds := uint64(3)
+			if at.target > 100_000 {
+				seeds = 1 // long texts vary less
+			}
+			for seed := range seeds {
 				probes := 0
 				fit, err := Calibrate(t.Context(), at.target, at.limit, words(seed, tok.words), func(_ context.Context, s string) (int, error) {
 					probes++
