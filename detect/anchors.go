@@ -143,20 +143,19 @@ func (l *Loop) seek(from, to int) {
 
 // placeAnchors lists the anchors that positions in (from, to] may match, and
 // reports whether there are any.
-func (l *Loop) placeAnchors(x *index, from, to int) bool {
+func (l *Loop) placeAnchors(x *index, from, to int) (some bool) {
 	as := &l.anchors
 	if from >= coarseWindow {
 		l.placeCoarse(from)
-		if !l.runs.cover(as.lowest, to, coarseWindow) {
+		if some = !l.runs.cover(as.lowest, to, coarseWindow); some {
 			*x = *as.coarse
 		}
 	}
 	as.list = as.list[:as.coarseEnd]
-	some := from >= coarseWindow && as.coarseEnd > 1
 	for i := range l.scales {
 		sc := &scales[i]
 		if sc.window > from || sc.window >= coarseWindow {
-			break // no text is that long yet; wider scales even less
+			break // the text is not that long yet, or the anchor is a coarse one
 		}
 		at := l.firstAnchor(sc, from)
 		if l.runs.cover(at-sc.window, to, sc.window) {

@@ -23,7 +23,7 @@ const gramBytes = candidateChars / 2
 // outside, not for each piece of text.
 func (l *Loop) Candidate() (Candidate, bool) {
 	if l.Level() < Confirmed {
-		return l.candidateAt(l.history.end(), l.chars)
+		return l.candidateAt(l.Fed())
 	}
 	v := l.Verdict()
 	if v.Kind != Confirmed || !v.Running {
@@ -32,9 +32,10 @@ func (l *Loop) Candidate() (Candidate, bool) {
 	return Candidate{v.Onset, v.Period, v.Length, v.Cycles}, true
 }
 
-// candidateAt judges the text up to end, which has that many characters.
-func (l *Loop) candidateAt(end, chars int) (Candidate, bool) {
+// candidateAt judges the text up to to.
+func (l *Loop) candidateAt(to Extent) (Candidate, bool) {
 	h := &l.history
+	end, chars := int(to.Bytes), int(to.Chars)
 	if end-h.base < 2*gramBytes {
 		return Candidate{}, false
 	}

@@ -45,10 +45,11 @@ type history struct {
 const firstBytes = 256
 
 // newHistory holds back enough for a run of the longest period to be traced to
-// its start when the anchors of the widest window first see it.
+// its start when the anchors of the widest window first see it, and for the
+// window of the near signals.
 func newHistory(periodBytes, window int) history {
 	blocks := func(n int) int { return (n + blockBytes - 1) / blockBytes * blockBytes }
-	keep := blocks(periodBytes+window+window/4) + coarseBytes + 2*blockBytes
+	keep := max(blocks(periodBytes+window+window/4)+coarseBytes, nearBytes+copyReach) + 4*blockBytes
 	return history{keep: keep, most: keep + blocks(periodBytes/2)}
 }
 
@@ -60,12 +61,17 @@ func (h *history) reset() {
 
 func (h *history) end() int { return h.base + len(h.text) }
 
+// oldest is the earliest offset that is surely there while the block before to is
+// at work. What is there beyond it depends on how the text was cut.
+func (h *history) oldest(to int) int { return max(0, to-h.keep+blockBytes) }
+
 // at gives the text from absolute offset from to to.
 func (h *history) at(from, to int) []byte { return h.text[from-h.base : to-h.base] }
 
-// room makes space for at least one more block and returns how much fits.
+// room makes space if there is none, and returns how much fits. All but the last
+// incomplete block has been looked at by then.
 func (h *history) room() int {
-	if free := cap(h.text) - len(h.text); free >= blockBytes {
+	if free := cap(h.text) - len(h.text); free > 0 {
 		return free
 	}
 	if cap(h.text) < h.most {

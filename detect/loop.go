@@ -6,7 +6,6 @@ type Loop struct {
 	limits  Limits
 	scales  []scale // those that reach up to the longest period
 	history history
-	chars   int // characters fed
 
 	blockFrom  int // where the block at work begins, else the next one
 	blockTo    int
@@ -42,7 +41,6 @@ func New(limits Limits) (*Loop, error) {
 // the memory it has grown to, so that states can be pooled.
 func (l *Loop) Reset() {
 	l.history.reset()
-	l.chars = 0
 	l.blockFrom, l.blockTo, l.blockChars = 0, 0, 0
 	l.runs = l.runs[:0]
 	l.anchors.reset()
@@ -72,9 +70,10 @@ func feed[T string | []byte](l *Loop, text T) bool {
 	for len(text) > 0 {
 		n := min(h.room(), len(text))
 		h.text = append(h.text, text[:n]...)
-		l.chars += leads(h.text[len(h.text)-n:])
 		text = text[n:]
-		l.work()
+		if h.end()-l.blockFrom >= blockBytes || l.Level() == Confirmed {
+			l.work()
+		}
 	}
 	return len(l.verdicts) > before
 }
@@ -167,14 +166,14 @@ func (l *Loop) runOf(v *Verdict) *run {
 // trail follows a confirmed loop, and nothing else, to end. The rest of the
 // state rests.
 func (l *Loop) trail(end int) {
-	v := &l.verdicts[len(l.verdicts)-1]
-	if !v.Running {
-		return
+	if v := &l.verdicts[len(l.verdicts)-1]; v.Running {
+		l.runs[0] = *l.runOf(v)
+		l.runs = l.runs[:1]
+		l.advanceRuns(l.runs[0].end, end)
+		l.followRuns()
 	}
-	l.runs[0] = *l.runOf(v)
-	l.runs = l.runs[:1]
-	l.advanceRuns(l.runs[0].end, end)
-	l.followRuns()
+	l.blockChars += leads(l.history.at(l.blockFrom, end))
+	l.blockFrom = end
 }
 
 // Level is the kind of the highest verdict so far.
@@ -199,4 +198,4 @@ func (l *Loop) Verdict() Verdict {
 func (l *Loop) Verdicts() []Verdict { return l.verdicts }
 
 // Fed is how much text came so far.
-func (l *Loop) Fed() Extent { return Extent{int64(l.history.end()), int64(l.chars)} }
+func (l *Loop) Fed() Extent { return l.extentAt(l.history.end()) }

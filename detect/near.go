@@ -204,7 +204,7 @@ func (l *Loop) exactly(to int) bool {
 	if to < l.near.held {
 		return true
 	}
-	c, ok := l.candidateAt(to, int(l.extentAt(to).Chars))
+	c, ok := l.candidateAt(l.extentAt(to))
 	if !ok || c.Length.Bytes < nearBytes/4 {
 		return false
 	}
@@ -242,7 +242,7 @@ func (l *Loop) raiseStale(to int) {
 }
 
 func (l *Loop) nearVerdict(kind Kind, onset, to int) Verdict {
-	onset = l.charStart(max(onset, l.history.base), to)
+	onset = l.charStart(max(onset, l.history.oldest(to)), to)
 	return Verdict{
 		Kind:        kind,
 		Onset:       l.extentAt(onset),

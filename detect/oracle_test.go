@@ -1,8 +1,6 @@
 package detect
 
-import (
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // The oracles search exhaustively, one period after another, and share nothing
 // with the package but the definition.
@@ -24,13 +22,14 @@ func oracle(text []byte, cycles, chars, periodBytes, periodChars int) (finding, 
 	}
 	boundary := func(n int) bool { return n == len(text) || text[n]&0xC0 != 0x80 }
 	best, found := finding{}, false
-	for p := 1; p <= min(periodBytes, len(text)/2); p++ {
+	for p := 1; p <= min(periodBytes, len(text)/cycles); p++ {
 		start := 0 // of the maximal stretch of period p that ends at n
-		for n := p; n <= len(text); n++ {
-			if n > p && text[n-1] != text[n-1-p] {
+		least := max(2*p, chars)
+		for n := p + 1; n <= len(text); n++ {
+			if text[n-1] != text[n-1-p] {
 				start = n - p
 			}
-			if n-start < 2*p || !boundary(n) {
+			if n-start < least || !boundary(n) {
 				continue
 			}
 			on := start
@@ -69,7 +68,7 @@ func oracleChars(text string, cycles, chars, periodChars int) (finding, bool) {
 	}
 	offsets = append(offsets, len(text))
 	best, found := finding{}, false
-	for p := 1; p <= min(periodChars, len(runes)/2); p++ {
+	for p := 1; p <= min(periodChars, len(runes)/cycles); p++ {
 		start := 0
 		for n := p; n <= len(runes); n++ {
 			if n > p && runes[n-1] != runes[n-1-p] {

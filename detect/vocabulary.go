@@ -25,13 +25,14 @@ const (
 	manyNumber = 2 // shift: numbers before the word
 )
 
-// word takes the next word. Two ideographs in a row count as one.
+// word takes the next word. Two ideographs in a row count as one, every other
+// time by the second's hash: so as many bytes are a word as in other scripts.
 func (v *vocabulary) word(t token) {
 	hash := t.hash
 	if t.kind == ideograph {
 		before := v.character
-		v.character = hash | 1
-		if before == 0 {
+		v.character = hash | 1<<31
+		if before == 0 || hash&1 != 0 {
 			return
 		}
 		hash = before*31 + hash

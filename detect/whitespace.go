@@ -111,7 +111,7 @@ func (l *Loop) raiseWhite() {
 		v.Period = r.period()
 		v.describe(l.cycleOf(r))
 	} else {
-		v.Excerpt = excerpt(l.history.at(max(int(w.onset.Bytes), l.history.base), w.next))
+		v.Excerpt = excerpt(l.history.at(max(int(w.onset.Bytes), l.history.oldest(l.blockTo)), w.next))
 	}
 	l.verdicts = append(l.verdicts, v)
 }
