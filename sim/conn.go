@@ -1,8 +1,6 @@
 package sim
 
-import (
-	"net"
-)
+import "net"
 
 // listener tracks connections, so that Shutdown can close them all.
 type listener struct {

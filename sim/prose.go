@@ -42,8 +42,11 @@ type prose struct {
 	sentence int // words left; 0 = a new one begins, -1 = a new paragraph
 	done     int // tokens made
 	chars    int
+	last     int // token made last
 	loopAt   int // tokens; -1 = never
+	period   int // tokens of the phrase
 	phrase   []int
+	cycle    int // characters of the phrase
 }
 
 func newProse(seed uint64) *prose {
@@ -51,14 +54,7 @@ func newProse(seed uint64) *prose {
 }
 
 // loop makes the text repeat a phrase of period tokens from onset tokens on.
-func (p *prose) loop(onset, period int) {
-	q := newProse(p.rng.Uint64())
-	p.phrase = make([]int, period)
-	for i := range p.phrase {
-		p.phrase[i] = q.word()
-	}
-	p.loopAt = onset
-}
+func (p *prose) loop(onset, period int) { p.loopAt, p.period = onset, period }
 
 // looping reports whether the next token is part of the loop.
 func (p *prose) looping() bool { return p.loopAt >= 0 && p.done >= p.loopAt }
@@ -66,15 +62,37 @@ func (p *prose) looping() bool { return p.loopAt >= 0 && p.done >= p.loopAt }
 // next returns the index of the next token in the vocabulary.
 func (p *prose) next() int {
 	var t int
-	if p.looping() {
-		t = p.phrase[(p.done-p.loopAt)%len(p.phrase)]
-	} else {
+	switch {
+	case !p.looping():
 		t = p.word()
+	default:
+		if p.phrase == nil {
+			p.compose()
+		}
+		t = p.phrase[(p.done-p.loopAt)%len(p.phrase)]
 	}
 	p.done++
 	p.chars += len(vocabulary[t])
+	p.last = t
 	return t
 }
+
+// compose makes the phrase. Its last letter differs from the one before the
+// loop, else the text would rightly be seen to repeat from a little earlier.
+func (p *prose) compose() {
+	q := newProse(p.rng.Uint64())
+	for range p.period {
+		p.phrase = append(p.phrase, q.word())
+	}
+	for ending(p.phrase[p.period-1]) == ending(p.last) {
+		p.phrase[p.period-1] = q.word()
+	}
+	for _, t := range p.phrase {
+		p.cycle += len(vocabulary[t])
+	}
+}
+
+func ending(t int) byte { return vocabulary[t][len(vocabulary[t])-1] }
 
 func (p *prose) word() int {
 	words := (len(vocabulary) - numMarks) / 2

@@ -14,7 +14,6 @@ type reply struct {
 	id      string
 	model   string
 	created int64
-	version string
 	prompt  int
 	cached  int
 	report  bool // cached tokens are told in usage

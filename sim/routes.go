@@ -276,9 +276,7 @@ func (s *Server) abortRequest(ctx *fasthttp.RequestCtx) {
 	}
 	rid, all := string(v.GetStringBytes("rid")), v.GetBool("abort_all")
 	s.sched.abort(Aborted, func(j *job) bool {
-		var id string
-		j.log.edit(func(r *Request) { id = r.RID })
-		return all || rid != "" && id == rid
+		return all || rid != "" && j.log.copy().RID == rid
 	})
 }
 

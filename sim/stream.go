@@ -28,7 +28,7 @@ type stream struct {
 	due     time.Duration // of the pieces' step
 	faulted bool          // the fault has happened
 	silent  bool          // scripted: nothing more comes
-	late    bool          // admitted was told to the shape
+	told    bool          // the shape knows of the admission
 	ended   bool          // the last pieces are in reply
 	err     error         // returned after the last piece instead of EOF
 	written int64         // last hand-over, ns; −1 before the header
@@ -128,7 +128,7 @@ func (st *stream) handOver(pc piece) {
 func (st *stream) advance() error {
 	st.reply.reset()
 	st.sent, st.begun = 0, 0
-	if !st.late {
+	if !st.told {
 		if err := st.admitted(); err != nil || len(st.reply.pieces) > 0 {
 			return err
 		}
@@ -159,8 +159,8 @@ func (st *stream) admitted() error {
 	default:
 		return err
 	}
-	st.late = true
-	st.job.log.edit(func(r *Request) { st.reply.cached = r.Cached })
+	st.told = true
+	st.reply.cached = st.job.log.copy().Cached
 	st.shape.admitted(st.reply)
 	return nil
 }
@@ -247,7 +247,7 @@ func (st *stream) noteOnset(c *choice) {
 	for _, t := range c.step[:len(c.step)-(c.made-c.prose.loopAt)] {
 		chars += len(vocabulary[t])
 	}
-	st.job.log.edit(func(r *Request) { r.LoopChars = chars })
+	st.job.log.edit(func(r *Request) { r.LoopChars, r.LoopPeriod = chars, c.prose.cycle })
 }
 
 // keep stores a step's text of an answer that is sent whole.

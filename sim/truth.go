@@ -47,7 +47,7 @@ type Request struct {
 	// Of the first choice; −1 = it was never to loop.
 	LoopToken  int    `json:"loop_token"`  // tokens before the loop
 	LoopChars  int    `json:"loop_chars"`  // characters before the loop; −1 until it was reached
-	LoopPeriod int    `json:"loop_period"` // characters of a cycle
+	LoopPeriod int    `json:"loop_period"` // characters of a cycle; 0 until the loop was reached
 	Emits      []Emit `json:"emits,omitempty"`
 }
 
@@ -127,6 +127,11 @@ func (e *entry) edit(f func(*Request)) {
 	f(&e.r)
 }
 
+func (e *entry) copy() (r Request) {
+	e.edit(func(q *Request) { r = *q })
+	return r
+}
+
 func (e *entry) emit(at, due time.Duration, tokens int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -185,7 +190,7 @@ func (l *Log) Requests() []Request {
 	l.mu.Unlock()
 	out := make([]Request, len(entries))
 	for i, e := range entries {
-		e.edit(func(r *Request) { out[i] = *r })
+		out[i] = e.copy()
 	}
 	return out
 }
