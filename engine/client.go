@@ -106,6 +106,10 @@ func (c *call) do(ctx context.Context, method, address string, body []byte, cred
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	// Counting, probing and aborting may be done twice, so a POST on a kept
+	// connection that the server has just closed is sent again, as a GET is. An
+	// empty value tells net/http so and is not sent.
+	req.Header["Idempotency-Key"] = nil
 	resp, err := c.hc.Do(req)
 	if err != nil {
 		return nil, c.transportError(ctx, address, err)

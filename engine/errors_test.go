@@ -77,6 +77,21 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// llama.cpp announces keep-alive and closes all the same. A POST that met such a
+// connection used to fail, and the server then counted as one without tokenizer.
+func TestPostOnAClosedConnection(t *testing.T) {
+	c := serve(t, realSGLang).open()
+	defer c.close()
+	for i := range 100 {
+		if _, err := c.get(t.Context(), "/v1/loads"); err != nil {
+			t.Fatalf("%d: GET: %v", i, err)
+		}
+		if _, err := c.post(t.Context(), "/tokenize", []byte(`{"prompt":"a"}`)); err != nil {
+			t.Fatalf("%d: POST: %v", i, err)
+		}
+	}
+}
+
 // roundTrip is a network of one function.
 type roundTrip func(*http.Request) (*http.Response, error)
 
