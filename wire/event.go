@@ -66,7 +66,7 @@ const None = -1
 // to the Decoder and are valid until its next call.
 type Event struct {
 	Kind    Kind
-	Size    int // payload bytes
+	Size    int // payload bytes; of a bare value over the size limit, the limit + 1
 	ID      []byte
 	Model   []byte
 	Choices []Choice

@@ -2,8 +2,6 @@ package wire
 
 import (
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // FuzzSplit holds that the events of any bytes do not depend on the reads they
@@ -25,14 +23,14 @@ func FuzzSplit(f *testing.F) {
 		whole, w := decode(t, limit, string(body))
 		at := min(int(cut), len(body))
 		two, d := decode(t, limit, string(body[:at]), string(body[at:]))
-		if d := cmp.Diff(two, whole); d != "" {
+		if d := diff(two, whole); d != "" {
 			t.Fatalf("cut at %d - whole +:\n%s", at, d)
 		}
 		if d.Comments() != w.Comments() || d.Blind() != w.Blind() {
 			t.Fatalf("comments %d, blind %q; whole %d, %q", d.Comments(), d.Blind(), w.Comments(), w.Blind())
 		}
 		many, d := decode(t, limit, chop(string(body), 1+int(step)%64)...)
-		if d := cmp.Diff(many, whole); d != "" {
+		if d := diff(many, whole); d != "" {
 			t.Fatalf("pieces - whole +:\n%s", d)
 		}
 		if n := cap(d.line) + cap(d.event.data); n > 8*limit {

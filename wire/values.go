@@ -33,26 +33,33 @@ func (d *Decoder) nextValue() *Event {
 			n.depth++
 			n.garbage = false
 		case c == '}' || c == ']':
-			if n.depth--; n.depth == 0 {
-				return d.value(d.in[start:d.pos])
+			if n.depth--; n.depth > 0 {
+				continue
 			}
+			if len(d.event.data)+d.pos-start > d.max {
+				return d.giveUp()
+			}
+			return d.value(d.in[start:d.pos])
 		}
 	}
 	if d.json.depth > 0 {
-		d.event.size += len(d.in) - start
-		if d.event.size > d.max {
-			// Where the value ends no longer matters: a bare body is one
-			// value in all dialects read here.
-			d.tooLarge()
-			d.body = opaque
-			d.setInput(nil)
-			d.event.data = trim(d.event.data)
-			return d.chunk.malformed(d.event.size)
+		if len(d.event.data)+len(d.in)-start > d.max {
+			return d.giveUp()
 		}
 		d.event.data = append(d.event.data, d.in[start:]...)
 	}
 	d.setInput(nil)
 	return nil
+}
+
+// giveUp stops reading at a value over the size limit. Where it ends does not
+// matter: a bare body is one value in all dialects read here.
+func (d *Decoder) giveUp() *Event {
+	d.tooLarge()
+	d.body = opaque
+	d.setInput(nil)
+	d.event = framed{data: trim(d.event.data)}
+	return d.chunk.malformed(d.max + 1)
 }
 
 // value returns the event of a value whose last bytes are end.
