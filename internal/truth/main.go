@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// settings are what the table is made with.
+type settings struct {
+	streams []int
+	tokens  int           // of each stream
+	itl     time.Duration // between two tokens
+	bar     time.Duration // for the p99 of kernel stamps
+	only    string        // vantage, "" for both
+	plain   bool          // no SCHED_RR
+}
+
+// realtime marks, in the environment, a process that runs under SCHED_RR.
+const realtime = "STREAMGAUGE_TRUTH_RR"
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s, err := parse(args, stderr)
+	if err != nil {
+		return 2
+	}
+	source, err := yard()
+	if err != nil {
+		fmt.Fprintf(stderr, "truth: SKIPPED, NOTHING WAS MEASURED: %v\ntruth: set STREAMGAUGE_SHARED to the folder that holds yard/\n", err)
+		return 0
+	}
+	if err := raise(s); err != nil {
+		fmt.Fprintf(stderr, "truth: at ordinary priority, so other work on this machine is in the figures: %v\n", err)
+	}
+	over, err := measure(ctx, s, source, stdout)
+	if err != nil {
+		fmt.Fprintf(stderr, "truth: %v\n", err)
+		return 1
+	}
+	if over > 0 {
+		fmt.Fprintf(stderr, "truth: %d kernel rows at %d streams over the bar of %v\n", over, s.streams[len(s.streams)-1], s.bar)
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (settings, error) {
+	var s settings
+	fs := flag.NewFlagSet("truth", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	streams := fs.String("streams", "1,8,128", "numbers of streams, the highest last")
+	fs.IntVar(&s.tokens, "tokens", 500, "tokens of each stream")
+	fs.DurationVar(&s.itl, "itl", 10*time.Millisecond, "time between two tokens of a stream")
+	fs.DurationVar(&s.bar, "bar", 200*time.Microsecond, "bar for the p99 of kernel stamps at the highest number of streams")
+	fs.StringVar(&s.only, "only", "", "loadgen or proxy: that vantage alone")
+	fs.BoolVar(&s.plain, "plain", false, "do not run under SCHED_RR")
+	if err := fs.Parse(args); err != nil {
+		return s, err
+	}
+	for f := range strings.SplitSeq(*streams, ",") {
+		n, err := strconv.Atoi(f)
+		if err != nil || n < 1 {
+			err = fmt.Errorf("-streams: %q is no number of streams", f)
+			fmt.Fprintln(stderr, err)
+			return s, err
+		}
+		s.streams = append(s.streams, n)
+	}
+	return s, nil
+}
+
+// yard returns the folder of the emitter's source.
+func yard() (string, error) {
+	shared := os.Getenv("STREAMGAUGE_SHARED")
+	if shared == "" {
+		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+		if err != nil {
+			return "", fmt.Errorf("go list -m: %w", err)
+		}
+		shared = filepath.Join(strings.TrimSpace(string(out)), "..", "shared")
+	}
+	dir := filepath.Join(shared, "yard", "emitter")
+	if _, err := os.Stat(filepath.Join(dir, "main.go")); err != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
+// raise starts this program again under SCHED_RR; on success it does not return.
+func raise(s settings) error {
+	switch {
+	case s.plain:
+		return errors.New("-plain")
+	case os.Getenv(realtime) != "":
+		return nil
+	case os.Geteuid() != 0:
+		return errors.New("not root")
+	}
+	chrt, err := exec.LookPath("chrt")
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := exec.Command(chrt, "-r", "1", "true").Run(); err != nil {
+		return fmt.Errorf("chrt -r 1: %w", err)
+	}
+	argv := append([]string{chrt, "-r", "1", self}, os.Args[1:]...)
+	return syscall.Exec(chrt, argv, append(os.Environ(), realtime+"=1"))
+}
+
+// measure makes all rows; over is how many of them are over the bar.
+func measure(ctx context.Context, s settings, source string, stdout io.Writer) (over int, err error) {
+	dir, err := os.MkdirTemp("", "streamgauge-truth-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	emitter, err := startEmitter(ctx, dir, source)
+	if err != nil {
+		return 0, err
+	}
+	defer emitter.stop()
+	fmt.Fprintf(stdout, "itl %v, %d tokens a stream, errors in microseconds, not coalesced events only\n\n", s.itl, s.tokens)
+	printHeader(stdout)
+	for _, vantage := range []string{"loadgen", "proxy"} {
+		if s.only != "" && s.only != vantage {
+			continue
+		}
+		for _, user := range []bool{false, true} {
+			n, err := rows(ctx, s, dir, emitter, vantage, user, stdout)
+			if err != nil {
+				return over, err
+			}
+			over += n
+		}
+	}
+	return over, nil
+}
+
+// rows makes the rows of one vantage and one kind of stamps.
+func rows(ctx context.Context, s settings, dir string, emitter *server, vantage string, user bool, stdout io.Writer) (over int, err error) {
+	addr := emitter.addr
+	var hop *proxyServer
+	if vantage == "proxy" {
+		if hop, err = startProxy(ctx, dir, emitter.addr, user); err != nil {
+			return 0, err
+		}
+		defer hop.stop()
+		addr = hop.addr
+	}
+	for _, lockstep := range []bool{false, true} {
+		for _, n := range s.streams {
+			instants, err := drive(ctx, s, addr, n, lockstep, user)
+			if err != nil {
+				return over, err
+			}
+			if hop != nil {
+				if instants, err = hop.records(ctx); err != nil {
+					return over, err
+				}
+			}
+			truth, err := emitter.truth(ctx)
+			if err != nil {
+				return over, err
+			}
+			r, err := compare(truth, instants, n, s.tokens)
+			if err != nil {
+				return over, fmt.Errorf("%s, %d streams: %w", vantage, n, err)
+			}
+			r.vantage, r.user, r.lockstep, r.streams = vantage, user, lockstep, n
+			if !user && n == s.streams[len(s.streams)-1] {
+				r.bar = s.bar
+			}
+			if r.over() {
+				over++
+			}
+			r.print(stdout)
+		}
+	}
+	return over, nil
+}
