@@ -58,15 +58,12 @@ type Loadgen struct {
 	DetectPeriodBytes int64  `key:"detect-period-bytes"`
 	DetectPeriodChars int    `key:"detect-period-chars"`
 
-	Out       string `key:"out"` // "": streamgauge-<UTC time>/
-	Resume    string `key:"resume"`
-	Notes     []Pair `key:"note"`
-	StoreText bool   `key:"store-text"`
-	Quiet     bool   `key:"quiet"`
-	NoTUI     bool   `key:"no-tui"`
-	DryRun    bool   `key:"dry-run"`
-	LogLevel  string `key:"log-level"`
-	LogFormat string `key:"log-format"`
+	Out    string `key:"out"` // "": streamgauge-<UTC time>/
+	Resume string `key:"resume"`
+	Notes  []Pair `key:"note"`
+	Quiet  bool   `key:"quiet"`
+	NoTUI  bool   `key:"no-tui"`
+	DryRun bool   `key:"dry-run"`
 }
 
 // Limits are the repetition detector's.
@@ -125,7 +122,6 @@ func LoadgenKeys() Keys {
 		{Name: "out", Type: Path, Shown: "streamgauge-<UTC time>/", Help: "folder for the run file and the reports"},
 		{Name: "resume", Type: File, Help: "run file to go on with: cells that it has are not run again"},
 		{Name: "note", Type: Pairs, Help: "fact for the header of the run, name=value (gpu, launch, quantization, …); repeatable"},
-		{Name: "store-text", Type: Bool, Default: "false", Help: "keep excerpts of looping text in the run file"},
 		{Name: "quiet", Type: Bool, Default: "false", Help: "no progress on stderr"},
 		{Name: "no-tui", Type: Bool, Default: "false", Help: "plain lines instead of a live screen"},
 		{Name: "dry-run", Type: Bool, Default: "false", Help: "print the plan, each cell's fit arithmetic and the estimated time; no stream is started"},
@@ -136,8 +132,7 @@ func LoadgenKeys() Keys {
 	ks = ks.group("Requests", request...)
 	ks = ks.group("Limits", limits...)
 	ks = ks.group("Measuring", measuring()...)
-	ks = ks.group("Output", output...)
-	return ks.group("Logging", logging()...)
+	return ks.group("Output", output...)
 }
 
 func (ks Keys) group(name string, add ...Key) Keys {
@@ -157,12 +152,5 @@ func measuring() []Key {
 		{Name: "detect-whitespace", Type: Count, Default: strconv.Itoa(detect.DefaultWhiteSpace), Min: 128, Help: "white-space characters in a row that are a loop"},
 		{Name: "detect-period-bytes", Type: Bytes, Default: "64KiB", Help: "longest period looked for, in bytes"},
 		{Name: "detect-period-chars", Type: Count, Default: strconv.Itoa(detect.DefaultPeriodChars), Min: 1, Help: "longest period looked for, in characters"},
-	}
-}
-
-func logging() []Key {
-	return []Key{
-		{Name: "log-level", Type: Choice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Help: "least level that is logged"},
-		{Name: "log-format", Type: Choice, Default: "console", Choices: []string{"console", "json"}, Help: "form of log lines on stderr"},
 	}
 }

@@ -118,3 +118,10 @@ func ProxyKeys() Keys {
 	ks = ks.group("Records", records...)
 	return ks.group("Output", output...)
 }
+
+func logging() []Key {
+	return []Key{
+		{Name: "log-level", Type: Choice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Help: "least level that is logged"},
+		{Name: "log-format", Type: Choice, Default: "console", Choices: []string{"console", "json"}, Help: "form of log lines on stderr"},
+	}
+}
