@@ -153,8 +153,8 @@ func TestSeedCells(t *testing.T) {
 		name                 string
 		context, concurrency int
 	}{
-		{"gemma-4-e2b-sglang", 8192, 1}, // completes one reply
-		{"gemma-4-e2b-sglang", 8192, 16},
+		{"gemma-4-e2b-sglang", 8192, 1},  // completes one reply
+		{"gemma-4-e2b-sglang", 16384, 4}, // four that complete a reply each
 		{"gemma-4-e2b-sglang", 125952, 8},
 		{"laguna-xs-vllm", 8192, 2},
 		{"laguna-xs-vllm", 257024, 4},

@@ -18,9 +18,13 @@ type Options struct {
 	Refuse []string // body keys that are answered with 400, as strict gateways do; see RefuseStatus
 	// RefuseStatus is 400 or, for the shape of pydantic, 422. 0 = 400.
 	RefuseStatus int
-	// Fault, if not nil, is asked for every admitted request and may return
-	// how to break its stream.
+	// Fault, if not nil, is asked for every request that is not refused and
+	// may return how to break its stream. It must be safe for concurrent use.
 	Fault func(Request) *Fault
+	// Keep bounds the log of a server that runs for days: of the requests
+	// that have ended the last Keep, and up to as many more, are remembered.
+	// 0 = all.
+	Keep int
 }
 
 // Fault breaks one stream.
@@ -68,6 +72,7 @@ func New(p Profile, o Options) *Server {
 		prompts: map[uint64]uint64{},
 		lingers: map[*job]*time.Timer{},
 	}
+	s.sched.log.keep = o.Keep
 	switch p.Dialect {
 	case SGLang:
 		s.shape = sglang{}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"sort"
 	"sync"
 	"time"
 )
@@ -17,8 +19,10 @@ type Log struct {
 	Start time.Time
 
 	mu       sync.Mutex
+	keep     int           // see Options.Keep
+	opened   int           // requests that arrived
 	unended  int           // requests that have not ended
-	idle     chan struct{} // closed when open falls to 0
+	idle     chan struct{} // closed when unended falls to 0
 	requests []*entry
 	gauges   []Gauge
 	totals   Totals
@@ -116,7 +120,8 @@ func (l *Log) open(r Request) *entry {
 		l.idle = make(chan struct{})
 	}
 	l.unended++
-	e.r.Seq = len(l.requests)
+	e.r.Seq = l.opened
+	l.opened++
 	l.requests = append(l.requests, e)
 	return e
 }
@@ -151,6 +156,29 @@ func (l *Log) end(e *entry, at time.Duration, why End) {
 	if l.unended--; l.unended == 0 {
 		close(l.idle)
 	}
+	if ended := len(l.requests) - l.unended; l.keep > 0 && ended > 2*l.keep {
+		l.forget(ended - l.keep)
+	}
+}
+
+// forget drops the n oldest requests that have ended, and the gauges from
+// before the oldest request that is left. The slices are made anew: readers
+// may still go through the old ones.
+func (l *Log) forget(n int) {
+	var left []*entry
+	oldest := time.Duration(math.MaxInt64)
+	for _, e := range l.requests {
+		r := e.copy()
+		if n > 0 && r.End != Open {
+			n--
+			continue
+		}
+		left = append(left, e)
+		oldest = min(oldest, r.Arrived)
+	}
+	l.requests = left
+	i := sort.Search(len(l.gauges), func(i int) bool { return l.gauges[i].At >= oldest })
+	l.gauges = append([]Gauge(nil), l.gauges[max(0, i-1):]...)
 }
 
 // Idle waits until every request that arrived has ended, or for ctx.
