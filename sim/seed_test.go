@@ -146,8 +146,8 @@ func checkCell(t *testing.T, name string, r SeedRow) {
 	}
 }
 
-// TestSeedCells replays a handful of published cells; with -short=false all
-// valid ones of the SGLang file follow in TestSeedSGLang.
+// TestSeedCells replays a handful of published cells, under the race detector
+// too; TestSeedMatrices has them all.
 func TestSeedCells(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
@@ -177,21 +177,30 @@ func TestSeedCells(t *testing.T) {
 	}
 }
 
-func TestSeedSGLang(t *testing.T) {
+// TestSeedMatrices replays every valid decode cell of the three files.
+func TestSeedMatrices(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("all 30 cells: not in -short, not under the race detector")
+		t.Skip("54 cells, 2 million tokens: not in -short, not under the race detector")
 	}
-	s, err := LoadSeed("gemma-4-e2b-sglang")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range s.Rows {
-		if r.Phase == "decode" && r.Status == "valid" {
-			t.Run(fmt.Sprintf("%d-%d", r.Context, r.Concurrency), func(t *testing.T) {
+	cells := 0
+	for _, name := range seedNames {
+		s, err := LoadSeed(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range s.Rows {
+			if r.Phase != "decode" || r.Status != "valid" {
+				continue
+			}
+			cells++
+			t.Run(fmt.Sprintf("%s-%d-%d", name, r.Context, r.Concurrency), func(t *testing.T) {
 				t.Parallel()
-				checkCell(t, "gemma-4-e2b-sglang", r)
+				checkCell(t, name, r)
 			})
 		}
+	}
+	if cells != 54 {
+		t.Errorf("%d valid cells, want 54", cells)
 	}
 }
 
