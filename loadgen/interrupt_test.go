@@ -23,6 +23,7 @@ func TestInterrupt(t *testing.T) {
 		t.Run(after.String(), func(t *testing.T) {
 			p := profile(t, "plain")
 			p.Linger = time.Second
+			p.Speed.TBT = sim.NewSurface([]sim.Sample{{Time: 50 * time.Millisecond}})
 			bubble(t, p, sim.Options{}, func(r *rig) {
 				ctx, cancel := context.WithCancel(context.Background())
 				time.AfterFunc(after, cancel)

@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/sim"
+	"github.com/streamgauge/streamgauge/stream"
 )
 
 // TestTruth compares every decode cell with what the engine logged: total within
@@ -45,6 +48,8 @@ func TestTruth(t *testing.T) {
 						continue
 					}
 					r.compare(out, cell)
+					r.recompute(cell)
+					r.kept(out, cell)
 				}
 				if decode != 6 {
 					t.Errorf("%d decode cells, want 6", decode)
@@ -86,6 +91,46 @@ func (r *rig) compare(out Outcome, c matrix.Cell) {
 	}
 	if got, want := c.Gaps.P50.V, mid(gaps); math.Abs(got-want) > 2 {
 		r.t.Errorf("C=%d L=%d: gap p50 %.2f ms, want %.2f", c.Concurrency, c.Context, got, want)
+	}
+}
+
+// recompute folds the records of the run file again: the cell line is no more than
+// they say.
+func (r *rig) recompute(c matrix.Cell) {
+	r.t.Helper()
+	in := matrix.DecodeInput{
+		Context: c.Context, Concurrency: c.Concurrency, OpenNS: c.OpenNS.V,
+		Duration: time.Duration(c.MeasuredS.V * float64(time.Second)), MaxTokens: 4096, MaxFailed: DefaultMaxFailed,
+	}
+	for _, rec := range r.file().Records {
+		if rec.Context == c.Context && rec.Concurrency == c.Concurrency && rec.Phase != stream.Prime {
+			in.Records = append(in.Records, rec)
+		}
+	}
+	again := matrix.FoldDecode(in)
+	numbers := func(c matrix.Cell) []any {
+		return []any{c.Status, c.TotalTokS, c.RequestTokS, c.TTFTMS, c.TBTMS, c.AvgActive, c.Completed, c.OutputTokens, c.CleanShare, c.AvgDecoding, c.TTFTSteady, c.Streams, c.Loops}
+	}
+	if d := cmp.Diff(numbers(again), numbers(c)); d != "" {
+		r.t.Errorf("C=%d L=%d from the file (got -, want +):\n%s", c.Concurrency, c.Context, d)
+	}
+}
+
+// kept is the second half of R15: the engine's own gauge of requests in flight
+// stays at C for at least 95 % of the window.
+func (r *rig) kept(out Outcome, c matrix.Cell) {
+	r.t.Helper()
+	log := r.srv.Truth()
+	open := out.Header.Start.Add(time.Duration(c.OpenNS.V)).Sub(log.Start)
+	end := open + time.Duration(c.MeasuredS.V*float64(time.Second))
+	at := log.Mean(open, end, func(g sim.Gauge) int {
+		if g.Running+g.Waiting == c.Concurrency {
+			return 1
+		}
+		return 0
+	})
+	if at < .95 {
+		r.t.Errorf("C=%d L=%d: the engine had %d requests for %.1f %% of the window, want 95 %%", c.Concurrency, c.Context, c.Concurrency, 100*at)
 	}
 }
 
