@@ -54,13 +54,13 @@ func (p *Proxy) newAdmin() *fasthttp.Server {
 				got := sha256.Sum256(ctx.Request.Header.Peek("Authorization"))
 				if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 					ctx.Response.Header.Set("WWW-Authenticate", "Bearer")
-					ctx.Error("unauthorized\n", fasthttp.StatusUnauthorized)
+					say(ctx, fasthttp.StatusUnauthorized, "unauthorized\n")
 					return
 				}
 			}
 			if !ctx.IsGet() && !ctx.IsHead() {
 				ctx.Response.Header.Set("Allow", "GET, HEAD")
-				ctx.Error("method not allowed\n", fasthttp.StatusMethodNotAllowed)
+				say(ctx, fasthttp.StatusMethodNotAllowed, "method not allowed\n")
 				return
 			}
 			ctx.Response.Header.Set("Cache-Control", "no-store")
@@ -72,13 +72,13 @@ func (p *Proxy) newAdmin() *fasthttp.Server {
 func (p *Proxy) serveAdmin(ctx *fasthttp.RequestCtx, path string) {
 	switch path {
 	case "/healthz":
-		ctx.SetBodyString("ok\n")
+		say(ctx, fasthttp.StatusOK, "ok\n")
 	case "/readyz":
 		if why := p.notReady(); why != "" {
-			ctx.Error(why+"\n", fasthttp.StatusServiceUnavailable)
+			say(ctx, fasthttp.StatusServiceUnavailable, why+"\n")
 			return
 		}
-		ctx.SetBodyString("ready\n")
+		say(ctx, fasthttp.StatusOK, "ready\n")
 	case "/metrics":
 		ctx.SetContentType("text/plain; version=0.0.4; charset=utf-8")
 		p.metrics.WritePrometheus(ctx)
@@ -91,14 +91,22 @@ func (p *Proxy) serveAdmin(ctx *fasthttp.RequestCtx, path string) {
 	case "/version":
 		writeJSON(ctx, p.versionInfo())
 	default:
-		ctx.Error("not found\n", fasthttp.StatusNotFound)
+		say(ctx, fasthttp.StatusNotFound, "not found\n")
 	}
+}
+
+// say answers in plain text. Not ctx.Error: that brings the default Date back,
+// with a goroutine that never ends.
+func say(ctx *fasthttp.RequestCtx, status int, text string) {
+	ctx.SetStatusCode(status)
+	ctx.SetContentType("text/plain; charset=utf-8")
+	ctx.SetBodyString(text)
 }
 
 func writeJSON(ctx *fasthttp.RequestCtx, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		ctx.Error("cannot encode\n", fasthttp.StatusInternalServerError)
+		say(ctx, fasthttp.StatusInternalServerError, "cannot encode\n")
 		return
 	}
 	ctx.SetContentType("application/json")

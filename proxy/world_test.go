@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,8 @@ type world struct {
 	admin func() (net.Conn, error)
 	logs  *lockedBuffer
 	wait  sync.WaitGroup
+	down  atomic.Bool
+	over  chan struct{} // closed when the shutdown has returned
 }
 
 type lockedBuffer struct {
@@ -81,7 +84,7 @@ func loopbackListener(t *testing.T) net.Listener {
 
 func newWorld(t *testing.T, cfg Config, next func(int, *sim.Played) sim.Script, upLn, dataLn, adminLn net.Listener, dial, admin func() (net.Conn, error)) *world {
 	t.Helper()
-	w := &world{t: t, dial: dial, admin: admin, logs: &lockedBuffer{}}
+	w := &world{t: t, dial: dial, admin: admin, logs: &lockedBuffer{}, over: make(chan struct{})}
 	if cfg.ModelsEvery == 0 {
 		cfg.ModelsEvery = -1
 	}
@@ -106,15 +109,28 @@ func newWorld(t *testing.T, cfg Config, next func(int, *sim.Played) sim.Script, 
 	return w
 }
 
+// close shuts the proxy down, unless the test has, and ends the upstream.
 func (w *world) close() {
 	w.t.Helper()
+	w.shutdown()
+	w.wait.Wait()
+	w.up.Close()
+}
+
+// shutdown shuts the proxy down or waits for who does. A channel, since a mutex
+// would stop a bubble's clock.
+func (w *world) shutdown() {
+	w.t.Helper()
+	if !w.down.CompareAndSwap(false, true) {
+		<-w.over
+		return
+	}
+	defer close(w.over)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := w.p.Shutdown(ctx); err != nil {
 		w.t.Errorf("Shutdown: %v", err)
 	}
-	w.wait.Wait()
-	w.up.Close()
 }
 
 // bubble runs f in virtual time with everything in memory.
