@@ -475,6 +475,31 @@ func TestR27(t *testing.T) {
 			t.Errorf("tokens per event %v, want [1 2 3 1]", got)
 		}
 	})
+	t.Run("one choice after the other, a usage chunk behind each: llama.cpp with one slot", func(t *testing.T) {
+		m := NewMeter(Options{Dialect: wire.Chat})
+		play(m, []write{
+			{100, say(1, "x")}, {120, say(1, "y") + end(1) + timings(3)},
+			{140, say(0, "a")}, {160, say(0, "b") + end(0) + timings(2) + done},
+		})
+		if r := m.Finish(Cause{Kind: EOF}, ms(161)); r.Tokens != 5 || r.TokensFrom != FromUsageFinal {
+			t.Errorf("tokens %d from %s, want 5 from usage_final", r.Tokens, r.TokensFrom)
+		}
+	})
+	t.Run("two choices in a bare JSON reply", func(t *testing.T) {
+		r := measure([]write{{100, `{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"},{"index":1,"message":{"content":"b"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":9}}`}}, Cause{Kind: EOF})
+		if r.Tokens != 9 || r.GeneratedEvents != 2 || r.End != Completed {
+			t.Errorf("tokens %d, events %d, end %s; want 9, 2, completed", r.Tokens, r.GeneratedEvents, r.End)
+		}
+	})
+	t.Run("more choices than are told apart", func(t *testing.T) {
+		m := NewMeter(Options{Dialect: wire.Chat})
+		for i := range 2 * maxChoices {
+			m.Observe([]byte(say(i, "x")), ms(float64(i)))
+		}
+		if r := m.Finish(Cause{Kind: Cancel}, ms(999)); r.Tokens != 2*maxChoices || len(m.choices) != maxChoices {
+			t.Errorf("%d tokens, %d states; want %d and %d", r.Tokens, len(m.choices), 2*maxChoices, maxChoices)
+		}
+	})
 	t.Run("half of the choices finished is not the end", func(t *testing.T) {
 		m := NewMeter(Options{Dialect: wire.Chat})
 		if sig := play(m, append(interleaved[:5:5], write{141, end(1)})); sig&SigFinish != 0 {

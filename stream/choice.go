@@ -48,6 +48,7 @@ func (m *Meter) choiceAt(index int) int {
 	if n == maxChoices {
 		return n - 1
 	}
+	m.notTotal()
 	if n < cap(m.choices) {
 		m.choices = m.choices[:n+1]
 	} else {
@@ -144,17 +145,29 @@ func (m *Meter) counts(ev *wire.Event) {
 }
 
 // final takes a usage event without a choice. It tells the total of the
-// stream; llama.cpp with n > 1 sends one for each choice behind its finish.
+// stream. llama.cpp with n > 1 sends one for each choice, behind its finish:
+// such an event comes while other choices are still open or not yet begun.
 func (m *Meter) final(ev *wire.Event) {
 	n := ev.Usage.CompletionTokens
 	if !ev.Usage.Has || n == wire.None {
 		return
 	}
-	if m.lastEnded >= 0 && len(m.choices) > 1 && (m.perChoice || !m.allFinished() || ev.Native.PredictedN == n) {
+	if m.lastEnded >= 0 && (m.perChoice || !m.allFinished()) {
 		m.perChoice = true
 		ch := &m.choices[m.lastEnded]
 		ch.final = max(ch.final, n)
 		return
 	}
 	m.total = max(m.total, n)
+}
+
+// notTotal takes back that a usage event told the total, since another choice
+// begins: it was for the one that had ended.
+func (m *Meter) notTotal() {
+	if m.total == wire.None || m.lastEnded < 0 {
+		return
+	}
+	m.perChoice = true
+	m.choices[m.lastEnded].final = m.total
+	m.total = wire.None
 }

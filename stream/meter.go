@@ -90,7 +90,6 @@ type Meter struct {
 
 	detectors  []detector
 	free       []*detect.Loop
-	limits     detect.Limits // of free
 	detectOff  bool
 	engineLoop bool
 
@@ -123,10 +122,7 @@ func (m *Meter) Reset(o Options) {
 	} else {
 		dec.Reset(o.Dialect)
 	}
-	if m.limits != o.Limits {
-		m.free = nil
-	}
-	free := m.releaseDetectors()
+	free := m.releaseDetectors(o.Limits)
 	gaps := m.gaps
 	gaps.Reset()
 	log, ev := m.log[:0], m.evidence[:0]
@@ -139,7 +135,7 @@ func (m *Meter) Reset(o Options) {
 		log: log, evidence: ev, lastLog: -1, gaps: gaps,
 		choices: choices, total: wire.None, nativePrompt: wire.None, nativeCached: wire.None, lastEnded: -1, stale: true,
 		usage:     wire.Usage{PromptTokens: wire.None, CompletionTokens: wire.None, CachedTokens: wire.None, ReasoningTokens: wire.None},
-		detectors: m.detectors[:0], free: free, limits: o.Limits,
+		detectors: m.detectors[:0], free: free,
 		model: m.model[:0], text: m.text[:0],
 	}
 }
@@ -239,9 +235,6 @@ func (m *Meter) chunk(ev *wire.Event, at stamp.Instant) (sig Signal) {
 		m.final(ev)
 		return 0
 	}
-	if len(ev.Choices) > 1 && ev.Choices[0].Finish != nil && ev.Usage.Has {
-		m.total = max(m.total, ev.Usage.CompletionTokens) // a bare JSON reply
-	}
 	for i := range ev.Choices {
 		c := &ev.Choices[i]
 		pos := m.choiceAt(c.Index)
@@ -251,6 +244,9 @@ func (m *Meter) chunk(ev *wire.Event, at stamp.Instant) (sig Signal) {
 		}
 		m.choices[pos].see(said)
 		sig |= m.finish(ev, c, pos, at)
+	}
+	if len(ev.Choices) > 1 && ev.Choices[0].Finish != nil && ev.Usage.Has {
+		m.total = max(m.total, ev.Usage.CompletionTokens) // a bare JSON reply
 	}
 	return sig
 }

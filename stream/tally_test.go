@@ -38,6 +38,7 @@ func TestTokenSources(t *testing.T) {
 		{"timings in the last chunk are a total", []string{c("a"), c("b"), timings(fin("length"), 6) + done}, FromUsageFinal, 6, "[3 3]", ""},
 		{"held-back characters: empty content, a token id", []string{ids(c(""), 1), ids(c(""), 1), ids(c("漢"), 1), end}, FromTokenIDs, 3, "[1 1 1]", ""},
 		{"held-back characters: empty content, usage rose", []string{plus(c(""), 1), plus(c(""), 2), plus(c("漢"), 3), end}, FromUsageContinuous, 3, "[1 1 1]", ""},
+		{"held-back characters: empty content, a logprob entry", []string{logprobs(c(""), 1), logprobs(c("漢"), 1), end}, FromLogprobs, 2, "[1 1]", ""},
 		{"empty content, nothing rose: no event", []string{plus(c("a"), 1), plus(c(""), 1), plus(c("b"), 2), end}, FromUsageContinuous, 2, "[1 1]", ""},
 		{"a swallowed token: usage jumps with the next chunk", []string{plus(c("a"), 1), plus(c("b"), 3), end}, FromUsageContinuous, 3, "[1 2]", ""},
 		{"usage never falls", []string{plus(c("a"), 3), plus(c("b"), 2), plus(c("c"), 4), end}, FromUsageContinuous, 4, "[3 0 1]", ""},

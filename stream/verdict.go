@@ -61,15 +61,19 @@ func (m *Meter) detector(pos int, channel wire.Channel) *detector {
 // keepDetectors is the number of idle detectors that a Meter keeps.
 const keepDetectors = 4
 
-// releaseDetectors returns the detectors for the next stream.
-func (m *Meter) releaseDetectors() []*detect.Loop {
+// releaseDetectors returns the detectors that the next stream, judged by
+// limits, can use.
+func (m *Meter) releaseDetectors(limits detect.Limits) []*detect.Loop {
 	free := m.free
 	for i := range m.detectors {
-		if len(free) < keepDetectors && m.limits == m.o.Limits {
+		if len(free) < keepDetectors {
 			m.detectors[i].loop.Reset()
 			free = append(free, m.detectors[i].loop)
 		}
 		m.detectors[i].loop = nil
+	}
+	if limits != m.o.Limits {
+		return nil
 	}
 	return free
 }

@@ -103,6 +103,41 @@ func TestLoopChannels(t *testing.T) {
 			t.Errorf("loops %+v, want one in tool:1 with onset 0 behind the event at 100 ms", r.Loops)
 		}
 	})
+	t.Run("of two loops the earlier counts, whichever channel is judged first", func(t *testing.T) {
+		m := NewMeter(Options{Dialect: wire.Chat})
+		play(m, []write{{90, c("x")}, {100, g("y")}, {110, g(half + half)}, {120, c(half + half)}})
+		if at, event, ok := m.LoopOnset(); !ok || event != 2 || at != ms(100) {
+			t.Errorf("LoopOnset = %v ms, event %d, %v; want 100, 2, true", float64(at-origin)/1e6, event, ok)
+		}
+	})
+	t.Run("the event before an onset is of the same choice", func(t *testing.T) {
+		m := NewMeter(Options{Dialect: wire.Chat})
+		say := func(i int, s string) string { return chunk(i, `{"content":"`+s+`"}`, "null") }
+		play(m, []write{{100, say(0, "a")}, {110, say(1, "b")}, {120, say(0, half+half)}})
+		if at, event, ok := m.LoopOnset(); !ok || event != 2 || at != ms(100) {
+			t.Errorf("LoopOnset = %v ms, event %d, %v; want 100, 2, true", float64(at-origin)/1e6, event, ok)
+		}
+	})
+	t.Run("more channels than are judged are told", func(t *testing.T) {
+		m := NewMeter(Options{Dialect: wire.Chat})
+		for i := range 2 * maxDetectors {
+			m.Observe([]byte(chunk(i, `{"content":"a"}`, "null")), ms(float64(i)))
+		}
+		if r := m.Finish(Cause{Kind: Cancel}, ms(999)); len(m.detectors) != maxDetectors || strings.Join(r.Flags, " ") != "detect_off" {
+			t.Errorf("%d detectors, flags %v; want %d and detect_off", len(m.detectors), r.Flags, maxDetectors)
+		}
+	})
+	t.Run("limits of the next stream are its own", func(t *testing.T) {
+		strict := Options{Dialect: wire.Chat, Limits: detect.Limits{Chars: 512}}
+		m := NewMeter(strict)
+		if sig := play(m, []write{{100, c(half)}}); sig&SigLoop == 0 {
+			t.Error("2400 characters at a limit of 512: no SigLoop")
+		}
+		m.Reset(Options{Dialect: wire.Chat})
+		if sig := play(m, []write{{100, c(half)}}); sig&SigLoop != 0 {
+			t.Error("2400 characters at the default limit: SigLoop")
+		}
+	})
 	t.Run("white space", func(t *testing.T) {
 		m := NewMeter(Options{Dialect: wire.Chat})
 		play(m, []write{{100, c("a")}, {110, c(strings.Repeat(`\n`, 1500))}})

@@ -113,6 +113,7 @@ func TestFraming(t *testing.T) {
 		{"event line without data says nothing, nor does it stick", "event: error\n\ndata: " + a + "\n\n", []string{"a"}},
 		{"bare field names", "data\n\nid\n\ndata: " + a + "\n\n", []string{"a"}},
 		{"two data lines are joined by a line feed", "data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"a\"}}]}\n\n", []string{"a"}},
+		{"the LF of a CRLF ends no line of its own", "event: error\r\ndata: {\"message\":\r\ndata: \"boom\"}\r\n\r\n", []string{"FAILURE ||boom"}},
 		{"empty data and wrapped keep-alives: gateways", "data:\n\ndata: \n\ndata: : keepalive\n\ndata: " + a + "\n\n", []string{"a"}},
 		{"glued objects are malformed, what follows is read", "data: " + a + b + "\n\ndata: " + b + "\n\n", []string{"MALFORMED", "b"}},
 		{"a lost blank line glues payloads", "data: " + a + "data: " + b + "\n\n", []string{"MALFORMED"}},
@@ -200,6 +201,35 @@ func TestBlind(t *testing.T) {
 	d.Push([]byte("data: " + content("a") + "\n\n"))
 	if ev := d.Next(); ev != nil || d.Blind() != "dialect" {
 		t.Errorf("unknown dialect: event %+v, Blind %q; want none and dialect", ev, d.Blind())
+	}
+}
+
+// A Decoder that has read anything is like a new one after Reset.
+func TestReset(t *testing.T) {
+	call := `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"id":"b","function":{"name":"f"}}]}}]}` + "\n\n"
+	want, _ := decode(t, 0, call)
+	d := NewDecoder(Chat, 1<<10)
+	for _, before := range []string{
+		strings.Replace(call, `"b"`, `"a"`, 1),
+		"\xef", ": x\n\r", "event: error\n", "data: {", "data: " + strings.Repeat("x", 2000), `{"a":"\`, `{"a`, "<html>", "{}x", "error: x\n",
+	} {
+		d.Push([]byte(before))
+		for d.Next() != nil {
+		}
+		d.Reset(Chat)
+		if d.Blind() != "" || d.Comments() != 0 {
+			t.Errorf("after %q: blind %q, %d comments", before, d.Blind(), d.Comments())
+		}
+		d.Push([]byte(call))
+		ev := d.Next()
+		if ev == nil {
+			t.Errorf("after %q: no event", before)
+			continue
+		}
+		if diff := cmp.Diff([]Event{clone(ev)}, want); diff != "" {
+			t.Errorf("after %q: got - want +:\n%s", before, diff)
+		}
+		d.Reset(Chat)
 	}
 }
 
