@@ -42,9 +42,7 @@ type cell struct {
 	watch      *watch
 	primes     []stream.Record
 	began      stamp.Instant // start of the burst
-	admitted   int           // most streams decoding at once when readiness was given up; 0: it held
 	notReady   string
-	stop       error // why the run ended in this cell
 	drainFault string
 }
 

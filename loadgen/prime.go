@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -46,7 +45,7 @@ func (c *cell) prime(ctx context.Context) ([]*template, *verdict) {
 		if err := context.Cause(ctx); err != nil {
 			return nil, &verdict{matrix.Interrupted, interruption(err), err.Error(), false}
 		}
-		if v := primeVerdict(out, c.r.deps.Target); v != nil {
+		if v := primeVerdict(&out, c.r.deps.Target); v != nil {
 			return nil, v
 		}
 		warm += time.Duration(out.rec.TTFTNS.V)
@@ -69,44 +68,14 @@ func (r *runner) primeShot(ctx context.Context, l *lane, t *template, step Step,
 }
 
 // primeVerdict says why the cell cannot run when its prime failed.
-func primeVerdict(out outcome, at *engine.Target) *verdict {
-	said := out.said
-	if said == "" {
-		said = out.rec.Error
-	}
-	if said == "" {
-		said = out.rec.Reason
-	}
-	switch {
-	case out.rec.End != stream.Failed:
+func primeVerdict(out *outcome, at *engine.Target) *verdict {
+	if out.rec.End != stream.Failed {
 		return nil
-	case out.overflow:
-		return &verdict{matrix.OverCapacity, "model_limit", said, false}
-	case out.status == 401 || out.status == 403:
-		return &verdict{matrix.Failed, "unauthorized", "the server refuses the key: " + said, true}
-	case out.status == 404:
-		return &verdict{matrix.Failed, "not_found", "the server does not know the model or the path any more: " + said, true}
-	case out.status/100 == 3:
-		return &verdict{matrix.Failed, "redirect", said, true}
-	case out.refused:
-		return &verdict{matrix.Failed, "unreachable", fmt.Sprintf("the server at %s has stopped answering: %s", at, said), true}
 	}
-	return &verdict{matrix.Failed, "prime", "the one-token request before the cell failed: " + said, false}
-}
-
-// lengthVerdict says why no prompt of the asked length could be made.
-func lengthVerdict(err error) *verdict {
-	var e *engine.Error
-	if !errors.As(err, &e) {
-		return &verdict{matrix.Failed, "calibrate", err.Error(), false}
+	if v := refused(out, at); v != nil {
+		return v
 	}
-	switch e.Kind {
-	case engine.Overflow:
-		return &verdict{matrix.OverCapacity, "model_limit", e.Message, false}
-	case engine.Unreachable, engine.Unauthorized, engine.Redirect, engine.NotOpenAI:
-		return &verdict{matrix.Failed, string(e.Kind), err.Error(), true}
-	}
-	return &verdict{matrix.Failed, "calibrate", err.Error(), false}
+	return &verdict{matrix.Failed, "prime", "the one-token request before the cell failed: " + out.why(), false}
 }
 
 // promptLimit is the longest prompt that leaves room for the reply, 0 unknown.
@@ -156,7 +125,7 @@ func (r *runner) prefill(ctx context.Context, step Step, n int) (matrix.Cell, []
 		if out.rec.End != stream.Cancelled {
 			records = append(records, *out.rec)
 		}
-		if stop = primeVerdict(out, r.deps.Target); stop != nil {
+		if stop = primeVerdict(&out, r.deps.Target); stop != nil {
 			break
 		}
 		if !cachedSample(out.rec) {
@@ -177,14 +146,6 @@ func (r *runner) prefill(ctx context.Context, step Step, n int) (matrix.Cell, []
 	c.Repeat = step.Repeat
 	l.lags.judge(&c, usage{}, usage{}, 0)
 	return c, records, nil
-}
-
-// err is the error that ends the run, nil if others may do better.
-func (v *verdict) err() error {
-	if v.fatal {
-		return errors.New(v.message)
-	}
-	return nil
 }
 
 // cachedSample reports whether the server took the prompt from its cache.

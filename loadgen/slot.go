@@ -1,10 +1,8 @@
 package loadgen
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/streamgauge/streamgauge/matrix"
@@ -102,29 +100,13 @@ func (s *slot) retire(id string) func(*upstream.Response, func()) {
 	}
 }
 
-// verdict ends a cell before its time.
-type verdict struct {
-	status          matrix.Status
-	reason, message string
-	fatal           bool // no other cell can do better: the run ends
-}
-
 // failed looks whether a failure means that the cell, or the run, is over.
 func (c *cell) failed(s *slot, out *outcome) {
-	said := cmp.Or(out.said, out.rec.Error, out.rec.Reason)
-	switch {
-	case out.overflow:
-		c.give(verdict{matrix.OverCapacity, "model_limit", said, false})
-	case out.status == http.StatusUnauthorized || out.status == http.StatusForbidden:
-		c.give(verdict{matrix.Failed, "unauthorized", "the server refuses the key: " + said, true})
-	case out.status == http.StatusNotFound:
-		c.give(verdict{matrix.Failed, "not_found", "the server does not know the model or the path any more: " + said, true})
-	case out.status/100 == 3:
-		c.give(verdict{matrix.Failed, "redirect", said, true})
-	case out.refused && s.fails >= refusedTries:
-		c.give(verdict{matrix.Failed, "unreachable", fmt.Sprintf("the server at %s has stopped answering: %s", c.r.deps.Target, said), true})
+	switch v := refused(out, c.r.deps.Target); {
+	case v != nil && (!out.refused || s.fails >= refusedTries):
+		c.give(*v)
 	case s.fails >= failTries:
-		c.give(verdict{matrix.Failed, "streams_failed", fmt.Sprintf("%d streams of one slot failed in a row: %s", s.fails, said), false})
+		c.give(verdict{matrix.Failed, "streams_failed", fmt.Sprintf("%d streams of one slot failed in a row: %s", s.fails, out.why()), false})
 	}
 }
 
