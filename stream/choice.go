@@ -139,7 +139,9 @@ func (m *Meter) counts(ev *wire.Event) {
 	}
 	u := &m.usage
 	u.Has = true
-	u.PromptTokens = max(u.PromptTokens, ev.Usage.PromptTokens)
+	if ev.Usage.PromptTokens > 0 { // Ollama's zeros are no count
+		u.PromptTokens = max(u.PromptTokens, ev.Usage.PromptTokens)
+	}
 	u.CachedTokens = max(u.CachedTokens, ev.Usage.CachedTokens)
 	u.ReasoningTokens = max(u.ReasoningTokens, ev.Usage.ReasoningTokens)
 }

@@ -107,6 +107,10 @@ func TestPromptFacts(t *testing.T) {
 	if r.PromptTokens != Some(9) || r.CachedTokens != Some(6) {
 		t.Errorf("by timings: prompt %+v, cached %+v; want 9, 6", r.PromptTokens, r.CachedTokens)
 	}
+	r = measure([]write{{10, with(c("b"), `"usage":{"prompt_tokens":0,"completion_tokens":0}`)}}, Cause{Kind: Cancel})
+	if r.PromptTokens.OK {
+		t.Errorf("zeros on each chunk: prompt %+v, want null", r.PromptTokens)
+	}
 	r = measure([]write{{10, c("b")}}, Cause{Kind: Cancel})
 	if r.PromptTokens.OK || r.CachedTokens.OK || r.ReasoningTokens.OK {
 		t.Errorf("nothing told: prompt %+v, cached %+v, reasoning %+v; want null", r.PromptTokens, r.CachedTokens, r.ReasoningTokens)
