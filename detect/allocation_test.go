@@ -13,6 +13,7 @@ func memoryOf(l *Loop) int {
 	size := int(unsafe.Sizeof(*l)) +
 		cap(l.history.text) +
 		cap(l.history.sums)*int(unsafe.Sizeof(uint64(0))) +
+		cap(l.history.calm)*int(unsafe.Sizeof(uint32(0))) +
 		cap(l.runs)*int(unsafe.Sizeof(run{})) +
 		cap(l.anchors.list)*int(unsafe.Sizeof(anchor{})) +
 		cap(l.rolled)*int(unsafe.Sizeof(rolled{})) +

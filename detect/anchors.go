@@ -47,18 +47,18 @@ func makeScales() []scale {
 
 // anchor is one boundary to compare a block with.
 type anchor struct {
-	tail  uint64 // hash of the block that ends there
+	key   uint64 // hash of the block that ends there; see calmKey
 	at    int32  // from the beginning of the window
 	scale uint8
 	next  uint8 // in the list: another anchor of the same bucket
 }
 
-// index finds anchors by their tails. Most text matches the last 64 bytes of no
+// index finds anchors by their keys. Most text matches the last 64 bytes of no
 // anchor, so most bytes cost one rolling hash and one bit, whatever the number
 // of scales.
 type index struct {
-	bits  [1 << filterBits / 64]uint64 // set of the tails' first bits
-	heads [1 << bucketBits]uint8       // in the list: first anchor by tail
+	bits  [1 << filterBits / 64]uint64 // set of the keys' first bits
+	heads [1 << bucketBits]uint8       // in the list: first anchor by key
 }
 
 const (
@@ -66,9 +66,64 @@ const (
 	bucketBits = 7
 )
 
-func (x *index) mayHold(tail uint64) bool {
-	bit := tail >> (64 - filterBits)
+func (x *index) mayHold(key uint64) bool {
+	bit := key >> (64 - filterBits)
 	return x.bits[bit/64]>>(bit%64)&1 != 0
+}
+
+// Rules, zeros and the like would match every anchor that lies in another such
+// stretch, at every byte. But two windows that reach back beyond a stretch of a
+// short period can only be equal if they are as far into it. So within such a
+// stretch, a calm run, the distance to its beginning is part of the key.
+const (
+	// Two runs of calm lags that share a block are one.
+	calmLag = blockBytes / 2
+	// From here on a calm run is known for certain: its first whole block ends
+	// within 127 bytes, shows it within one lag more, and is over 33 later.
+	calmBytes = 3 * blockBytes
+)
+
+func calmKey(tail uint64, calm int) uint64 {
+	if calm < calmBytes {
+		return tail
+	}
+	return tail + uint64(calm)*0x9E3779B97F4A7C15
+}
+
+// calmAt is how far into a calm run a position is, 0 if it is in none or less
+// than a block into it.
+func (rs runs) calmAt(pos int) int {
+	for i := range rs {
+		if r := &rs[i]; r.lag <= calmLag && r.end >= pos && pos-r.start >= blockBytes {
+			return pos - r.start
+		}
+	}
+	return 0
+}
+
+// calmSpan is the part of a block, counted from its beginning, that lies far
+// enough in a calm run.
+type calmSpan struct {
+	start    int // of the run, negative
+	from, to int
+}
+
+// calmIn gives the calm span of a block. There is no second one: it would begin
+// in the block.
+func (rs runs) calmIn(from, to int) calmSpan {
+	for i := range rs {
+		if r := &rs[i]; r.lag <= calmLag && to-r.start >= calmBytes && r.end > from {
+			return calmSpan{r.start - from, r.start + calmBytes - from, min(r.end, to) - from}
+		}
+	}
+	return calmSpan{from: blockBytes + 1}
+}
+
+func (c *calmSpan) key(tail uint64, pos int) uint64 {
+	if pos < c.from || pos > c.to {
+		return tail
+	}
+	return calmKey(tail, pos-c.start)
 }
 
 // The anchors of the wide scales stay the same for several blocks.
@@ -98,12 +153,24 @@ func (as *anchors) reset() {
 }
 
 func (as *anchors) add(x *index, a anchor) {
-	bit := a.tail >> (64 - filterBits)
+	bit := a.key >> (64 - filterBits)
 	x.bits[bit/64] |= 1 << (bit % 64)
-	head := &x.heads[a.tail>>(64-bucketBits)]
+	head := &x.heads[a.key>>(64-bucketBits)]
 	a.next = *head
 	*head = uint8(len(as.list))
 	as.list = append(as.list, a)
+}
+
+// addAnchor adds an anchor, unless its window lies in a calm run: then it would
+// match within the same run only, which is known.
+func (l *Loop) addAnchor(x *index, at, scaleIndex int) bool {
+	h := &l.history
+	calm := h.calmBefore(at)
+	if calm >= scales[scaleIndex].window {
+		return false
+	}
+	l.anchors.add(x, anchor{key: calmKey(h.tail(at), calm), at: int32(at - h.base), scale: uint8(scaleIndex)})
+	return true
 }
 
 // seek looks for runs that show at the positions in (from, to].
@@ -111,13 +178,22 @@ func (l *Loop) seek(from, to int) {
 	h := &l.history
 	block := h.at(from, to)
 	var x index
-	if !l.placeAnchors(&x, from, to) {
-		h.close(block, hashOf(block))
-		return
+	if l.placeAnchors(&x, from, to) {
+		clear(l.rolled)
+		h.close(block, l.scan(&x, from, to), l.runs.calmAt(to))
+	} else {
+		h.close(block, hashOf(block), l.runs.calmAt(to))
 	}
-	clear(l.rolled)
-	tail := h.tail(from)
+}
+
+// scan rolls the hash of the last 64 bytes through the block and looks it up. It
+// gives the hash at the end.
+func (l *Loop) scan(x *index, from, to int) uint64 {
+	h := &l.history
+	block := h.at(from, to)
 	gone := h.at(from-blockBytes, to-blockBytes)[:len(block)]
+	calm := l.runs.calmIn(from, to)
+	tail := h.tail(from)
 	base, weight := hashBase, hashBaseBlock
 	square := base * base
 	i := 0
@@ -127,18 +203,18 @@ func (l *Loop) seek(from, to int) {
 		second := uint64(block[i+1]) - uint64(gone[i+1])*weight
 		between := tail*base + first
 		tail = tail*square + first*base + second
-		if x.mayHold(between) {
-			l.compare(&x, from, from+i+1, to, between)
+		if key := calm.key(between, i+1); x.mayHold(key) {
+			l.compare(x, from, from+i+1, to, key)
 		}
-		if x.mayHold(tail) {
-			l.compare(&x, from, from+i+2, to, tail)
+		if key := calm.key(tail, i+2); x.mayHold(key) {
+			l.compare(x, from, from+i+2, to, key)
 		}
 	}
 	if i < len(block) {
 		tail = tail*base + uint64(block[i]) - uint64(gone[i])*weight
-		l.compare(&x, from, to, to, tail)
+		l.compare(x, from, to, to, calm.key(tail, i+1))
 	}
-	h.close(block, tail)
+	return tail
 }
 
 // placeAnchors lists the anchors that positions in (from, to] may match, and
@@ -162,8 +238,7 @@ func (l *Loop) placeAnchors(x *index, from, to int) (some bool) {
 			continue
 		}
 		for ; at < to-sc.under && at <= from; at += sc.step {
-			as.add(x, anchor{tail: l.history.tail(at), at: int32(at - l.history.base), scale: uint8(i)})
-			some = true
+			some = l.addAnchor(x, at, i) || some
 		}
 	}
 	return some
@@ -201,31 +276,35 @@ func (l *Loop) placeCoarse(from int) {
 		at := l.firstAnchor(sc, from)
 		as.lowest = min(as.lowest, at-sc.window)
 		for ; at < as.coarseTo-sc.under; at += sc.step {
-			as.add(as.coarse, anchor{tail: l.history.tail(at), at: int32(at - l.history.base), scale: uint8(i)})
+			l.addAnchor(as.coarse, at, i)
 		}
 	}
 	as.coarseEnd = len(as.list)
 }
 
-// compare tries the position pos of the block (from, to] with every anchor whose
-// last block has the same hash.
-func (l *Loop) compare(x *index, from, pos, to int, tail uint64) {
+// compare tries the position pos of the block (from, to] with every anchor of
+// the same key.
+func (l *Loop) compare(x *index, from, pos, to int, key uint64) {
 	h := &l.history
-	for i := x.heads[tail>>(64-bucketBits)]; i != 0; i = l.anchors.list[i].next {
+	calm := l.runs.calmAt(pos)
+	for i := x.heads[key>>(64-bucketBits)]; i != 0; i = l.anchors.list[i].next {
 		a := &l.anchors.list[i]
 		sc := &scales[a.scale]
 		at := h.base + int(a.at)
 		lag := pos - at
-		if a.tail != tail || lag <= sc.under || lag > min(sc.window, l.limits.PeriodBytes) {
+		if a.key != key || lag <= sc.under || lag > min(sc.window, l.limits.PeriodBytes) {
 			continue
 		}
-		if !h.alike(pos, at, sc.window) {
+		if there := h.calmBefore(at); calm != there && calm > 0 && there > 0 {
 			continue
 		}
-		if l.runs.explain(lag, pos) || l.windowHash(int(a.scale), from, pos) != h.window(at, int(a.scale)) {
+		if !h.alike(pos, at, sc.window) || l.runs.explain(lag, pos) {
 			continue
 		}
-		l.openRun(lag, pos, to)
+		// The narrow windows are sooner compared than hashed.
+		if sc.window < coarseWindow || l.windowHash(int(a.scale), from, pos) == h.window(at, int(a.scale)) {
+			l.openRun(lag, sc.window, pos, to)
+		}
 	}
 }
 
@@ -239,8 +318,8 @@ type rolled struct {
 // from the start of the block at most once per scale and block, which bounds
 // the cost of text that matches anchors everywhere.
 func (l *Loop) windowHash(scaleIndex, from, pos int) uint64 {
-	for len(l.rolled) <= scaleIndex {
-		l.rolled = append(l.rolled, rolled{})
+	if l.rolled == nil {
+		l.rolled = make([]rolled, len(l.scales))
 	}
 	r := &l.rolled[scaleIndex]
 	sc := &scales[scaleIndex]

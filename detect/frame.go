@@ -4,8 +4,8 @@ package detect
 // tell a counting loop from a counting table, but it tells whether the numbers
 // count at all.
 //
-// The lag comes from where the last four tokens occurred before, and is tried
-// anew whenever it breaks. That may miss cycles built of equal parts, which is
+// The lag comes from where a number and the three tokens before it occurred
+// last, and is tried anew at the next number when it breaks. That may miss cycles built of equal parts, which is
 // good enough for a warning; exact periods are the anchors' business.
 type frame struct {
 	count  int // tokens so far, but for stretches without numbers
@@ -19,8 +19,7 @@ type frame struct {
 	counted int // last number that went on counting
 	changed int // last number that differs from the one a lag before
 
-	before [frameGram - 1]uint32 // hashes of the last tokens
-	last   [frameRows]frameGrams
+	last   [frameRows]frameGrams // by hash
 	tokens [frameTokens]frameToken
 }
 
@@ -36,7 +35,7 @@ const (
 	countingCycles = 16
 )
 
-// frameGrams tells where four tokens ended last.
+// frameGrams tells where a number stood last behind three tokens.
 type frameGrams struct {
 	hash uint32
 	at   uint32
@@ -69,18 +68,21 @@ func (f *frame) add(t token, value uint32, end int) {
 	if f.lag > 0 && f.at(i-f.lag).hash != t.hash {
 		f.lag = 0
 	}
-	gram := t.hash
-	for k, hash := range f.before {
-		gram = gram*0x85EBCA6B + hash
-		f.before[k], t.hash = t.hash, hash
+	if t.kind == numberToken {
+		f.addNumber(i, now)
 	}
-	gram *= 0x9E3779B1
-	last := &f.last[gram>>24]
+}
+
+// addNumber looks for the lag where there is none, and compares the number with
+// its predecessor where there is one. A frame without a number is none.
+func (f *frame) addNumber(i int, now *frameToken) {
+	gram := f.at(i-1).hash*0x85EBCA6B + f.at(i-2).hash*0xC2B2AE35 + f.at(i-3).hash*0x27D4EB2F
+	last := &f.last[gram*0x9E3779B1>>24]
 	if f.lag == 0 && last.hash == gram {
 		f.begin(i, int(last.at))
 	}
 	*last = frameGrams{gram, uint32(i)}
-	if f.lag > 0 && t.kind == numberToken {
+	if f.lag > 0 {
 		f.compare(i, now, f.at(i-f.lag))
 	}
 }

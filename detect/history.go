@@ -37,6 +37,7 @@ type history struct {
 	text []byte
 	base int      // absolute offset of text[0], a multiple of blockBytes
 	sums []uint64 // sums[k]: hash of the text before base + k*blockBytes
+	calm []uint32 // calm[k]: how long a calm run ends there; see calmKey
 	keep int      // how much must stay reachable
 	most int      // capacity at full size
 }
@@ -56,6 +57,7 @@ func newHistory(periodBytes, window int) history {
 func (h *history) reset() {
 	h.text = h.text[:0]
 	h.sums = append(h.sums[:0], 0)
+	h.calm = append(h.calm[:0], 0)
 	h.base = 0
 }
 
@@ -89,13 +91,18 @@ func (h *history) grow(size int) {
 	sums := make([]uint64, max(len(h.sums), 1), size/blockBytes+1)
 	copy(sums, h.sums)
 	h.sums = sums
+	calm := make([]uint32, max(len(h.calm), 1), size/blockBytes+1)
+	copy(calm, h.calm)
+	h.calm = calm
 }
 
 func (h *history) slide() {
 	drop := (len(h.text) - h.keep) / blockBytes * blockBytes
 	h.text = h.text[:copy(h.text, h.text[drop:])]
 	// Behind a confirmed loop no sums are kept any more.
-	h.sums = h.sums[:copy(h.sums, h.sums[min(drop/blockBytes, len(h.sums)):])]
+	blocks := min(drop/blockBytes, len(h.sums))
+	h.sums = h.sums[:copy(h.sums, h.sums[blocks:])]
+	h.calm = h.calm[:copy(h.calm, h.calm[blocks:])]
 	h.base += drop
 }
 
@@ -127,13 +134,17 @@ func (h *history) alike(a, b, window int) bool {
 	return true
 }
 
-// close notes the hash of a block that is over. The last block of a text may be
+// close notes the hash of a block that is over, and the calm run it ends in. The last block of a text may be
 // short; nothing follows it, so it needs no sum.
-func (h *history) close(block []byte, hash uint64) {
+func (h *history) close(block []byte, hash uint64, calm int) {
 	if len(block) == blockBytes {
 		h.sums = append(h.sums, h.sums[len(h.sums)-1]*hashBaseBlock+hash)
+		h.calm = append(h.calm, uint32(calm))
 	}
 }
+
+// calmBefore is how long a calm run ends at a block boundary.
+func (h *history) calmBefore(at int) int { return int(h.calm[(at-h.base)/blockBytes]) }
 
 func hashOf(block []byte) uint64 {
 	var hash uint64

@@ -72,6 +72,38 @@ func fibonacciWord(size int) string {
 	return b[:size]
 }
 
+// rulesText matches itself nearly everywhere, and for as long as a rule goes on.
+func rulesText(size int) string {
+	r := rand.New(rand.NewPCG(4, 4))
+	var b strings.Builder
+	for b.Len() < size {
+		fmt.Fprintf(&b, "%s%d\n", strings.Repeat("-", 100+r.IntN(900)), r.IntN(100_000))
+	}
+	return b.String()[:size]
+}
+
+func zerosText(size int) string {
+	r := rand.New(rand.NewPCG(5, 5))
+	var b strings.Builder
+	for b.Len() < size {
+		value := 0
+		if r.IntN(33) == 0 {
+			value = r.IntN(256)
+		}
+		fmt.Fprintf(&b, "0x%02x, ", value)
+	}
+	return b.String()[:size]
+}
+
+// identityMatrix has a row of zeros in each row, a little later each time.
+func identityMatrix(size int) string {
+	var b strings.Builder
+	for row := 0; b.Len() < size; row = (row + 1) % 256 {
+		fmt.Fprintf(&b, "%s1 %s\n", strings.Repeat("0 ", row), strings.Repeat("0 ", 255-row))
+	}
+	return b.String()[:size]
+}
+
 func BenchmarkFeed(b *testing.B) {
 	const size = 256 << 10
 	for _, c := range []struct {
@@ -85,6 +117,9 @@ func BenchmarkFeed(b *testing.B) {
 		{"one_cycle_for_ever", strings.Repeat("I will now check the answer again. ", size/35+1)[:size], 901},
 		{"fibonacci", fibonacciWord(size), 901},
 		{"white_space", strings.Repeat("\n    ", size/5), 901},
+		{"rules_and_numbers", rulesText(size), 901},
+		{"zeros_with_noise", zerosText(size), 901},
+		{"identity_matrix", identityMatrix(size), 901},
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmarkFeed(b, []byte(c.text), c.piece) })
 	}

@@ -75,7 +75,7 @@ func (n *novelty) take(h *history, from, to int, last bool) {
 	}
 }
 
-func (n *novelty) block(k int) *blockTally { return &n.blocks[k%nearRing] }
+func (n *novelty) block(k int) *blockTally { return &n.blocks[uint(k)%nearRing] }
 
 func (n *novelty) weigh(b *blockTally, by int) {
 	n.novel += by * int(b.novel)
@@ -115,7 +115,7 @@ func (n *novelty) token(h *history, kind tokenKind, start, end int) {
 }
 
 func (n *novelty) countLetters(end, count int) {
-	n.block((end - 1) / blockBytes).letters += uint8(count)
+	n.block(int(uint(end-1) / blockBytes)).letters += uint8(count)
 }
 
 // plainDigits is how many digits are so far on in a number that they are text.

@@ -23,13 +23,14 @@ func oracle(text []byte, cycles, chars, periodBytes, periodChars int) (finding, 
 	boundary := func(n int) bool { return n == len(text) || text[n]&0xC0 != 0x80 }
 	best, found := finding{}, false
 	for p := 1; p <= min(periodBytes, len(text)/cycles); p++ {
-		start := 0 // of the maximal stretch of period p that ends at n
+		start := 0  // of the maximal stretch of period p that ends at n
+		white := -1 // a start whose cycle is all white space
 		least := max(2*p, chars)
 		for n := p + 1; n <= len(text); n++ {
 			if text[n-1] != text[n-1-p] {
 				start = n - p
 			}
-			if n-start < least || !boundary(n) {
+			if n-start < least || start == white || !boundary(n) {
 				continue
 			}
 			on := start
@@ -44,6 +45,7 @@ func oracle(text []byte, cycles, chars, periodBytes, periodChars int) (finding, 
 				continue
 			}
 			if allWhite(text[on : on+p]) {
+				white = start
 				continue
 			}
 			f := finding{Extent{int64(on), int64(count[on])}, Extent{int64(p), int64(cycle)}, Extent{int64(n), int64(count[n])}}
@@ -69,12 +71,16 @@ func oracleChars(text string, cycles, chars, periodChars int) (finding, bool) {
 	offsets = append(offsets, len(text))
 	best, found := finding{}, false
 	for p := 1; p <= min(periodChars, len(runes)/cycles); p++ {
-		start := 0
+		start, white := 0, -1
 		for n := p; n <= len(runes); n++ {
 			if n > p && runes[n-1] != runes[n-1-p] {
 				start = n - p
 			}
-			if n-start < max(cycles*p, chars) || allWhite([]byte(string(runes[start:start+p]))) {
+			if n-start < max(cycles*p, chars) || start == white {
+				continue
+			}
+			if allWhite([]byte(string(runes[start : start+p]))) {
+				white = start
 				continue
 			}
 			if !found || n < int(best.at.Chars) {

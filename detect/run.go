@@ -53,15 +53,15 @@ func (rs runs) explain(lag, pos int) bool {
 	return false
 }
 
-// openRun follows a match of lag at pos back to where it begins and on to where
-// it ends, but not beyond to.
-func (l *Loop) openRun(lag, pos, to int) {
+// openRun follows a match of a window at pos back to where it begins and on to
+// where it ends, but not beyond to.
+func (l *Loop) openRun(lag, window, pos, to int) {
 	h := &l.history
 	back := matchingBack(h.at(h.base+lag, pos), h.at(h.base, pos-lag))
-	r := run{lag: lag, start: pos - back - lag}
-	if back < lag {
-		return // the hashes collided
+	if back < window {
+		return // only the hashes are equal
 	}
+	r := run{lag: lag, start: pos - back - lag}
 	r.end = pos + matching(h.at(pos, to), h.at(pos-lag, to-lag))
 	r.ended = r.end < to
 	r.onset = l.charStart(r.start, r.end)
