@@ -183,6 +183,7 @@ type OpenStream struct {
 	Tokens   int64              `json:"tokens"`
 	// QuietNS is the time since the last generated event.
 	QuietNS stream.Null[int64] `json:"quiet_ns"`
+	Loop    bool               `json:"loop"`     // an acting verdict was reached
 	Observe bool               `json:"observed"` // false after the meter failed
 }
 

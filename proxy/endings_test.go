@@ -139,7 +139,9 @@ func TestClientLeavesInItsBody(t *testing.T) {
 			defer w.close()
 			conn, _ := openStream(t, w, "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{\"model\"", 0)
 			if c.cfg.BufferBody > 0 {
-				eventually(t, "it is open", func() bool { return w.ask("/upstreams").status == 200 && strings.Contains(string(w.ask("/upstreams").body), `"open_requests":1`) })
+				eventually(t, "it is open", func() bool {
+					return w.ask("/upstreams").status == 200 && strings.Contains(string(w.ask("/upstreams").body), `"open_requests":1`)
+				})
 			}
 			_ = conn.Close()
 			eventually(t, "it is counted", func() bool {

@@ -31,29 +31,33 @@ type observer struct {
 	modelName string
 	model     atomic.Pointer[metrics.Model]
 
-	folded   int                 // entries of the meter's log that are in the metrics
-	foldedAt stamp.Instant       // of the read at that time
-	counted  [wire.Tool0 + 1]int // tokens that are in the metrics, by channel
-	last     []lastStep          // by choice
+	folded   int           // entries of the meter's log whose gaps are in the metrics
+	settled  int           // those whose tokens are
+	foldedAt stamp.Instant // of the read at the last fold
+	counted  int           // tokens in the metrics
+	steps    []step        // by choice, as the log counts them
 
 	blind atomic.Bool // the meter panicked; nothing is fed to it any more
 
 	// For /streams.
 	ttft   atomic.Int64 // ns, 0 before the first generated event
 	latest atomic.Int64 // stamp.Instant of the last one
+	loops  atomic.Bool  // an acting verdict was reached
 	events atomic.Int64
 	tokens atomic.Int64
 }
 
-// lastStep is the instant of a choice's last generated event.
-type lastStep struct {
-	choice uint16
-	at     stamp.Instant
+// step is all events of a choice that share an instant. Its tokens are counted
+// when the next one begins.
+type step struct {
+	seen       stamp.Instant // of the choice's last event, for its gaps
+	before, at stamp.Instant // of the step before, and of this
+	tokens     int
 }
 
-// The meter resolves its whole log when asked for it, so it is asked in
-// batches that grow with the log: that costs less than 0.2 µs an event however
-// long the stream is. A slow stream is asked once a second.
+// The meter may go over its whole log when asked for it, so it is asked in
+// batches that grow with the log: that costs the same per event however long
+// the stream is. A slow stream is asked once a second.
 const (
 	foldBatch = 16
 	foldShare = 64
@@ -78,8 +82,9 @@ const maxLog = 1 << 18
 func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *observer {
 	o := &observer{p: p, id: id, route: route, begun: stamp.Now()}
 	o.upstream.Store(&upstream)
-	o.meter = p.meters.get(stream.Options{Dialect: dialect, Limits: p.cfg.Limits, NoDetect: p.cfg.NoDetect,
-		StoreText: p.cfg.StoreText, EventLog: true, MaxLog: maxLog})
+	options := p.options
+	options.Dialect = dialect
+	o.meter = p.meters.get(options)
 	return o
 }
 
@@ -156,6 +161,9 @@ func (o *observer) observe(p []byte, at stamp.Instant) {
 		}
 	}()
 	sig := o.meter.Observe(p, at)
+	if sig&stream.SigLoop != 0 {
+		o.loops.Store(true)
+	}
 	if sig&(stream.SigToken|stream.SigFirstToken) == 0 {
 		return
 	}
@@ -184,35 +192,59 @@ func (o *observer) fold() {
 			m.TTFTClient.Update(log[0].At.Sub(o.received).Seconds())
 		}
 	}
-	tokens := 0
+	known := o.settled
 	for i := o.folded; i < len(log); i++ {
 		e := &log[i]
 		if e.Flags&stream.SameEvent != 0 {
 			continue
 		}
-		if last := o.lastOf(e.Choice); last.at != e.At {
-			if last.at != 0 {
-				m.EventGap.Update(e.At.Sub(last.at).Seconds())
-			}
-			last.at = e.At
+		s := o.step(e.Choice)
+		if s.seen != 0 && s.seen != e.At {
+			m.EventGap.Update(e.At.Sub(s.seen).Seconds())
 		}
-		c := min(wire.Channel(e.Channel), wire.Tool0)
-		m.Tokens(c).Add(int(e.Tokens))
-		o.counted[c] += int(e.Tokens)
-		tokens += int(e.Tokens)
+		s.seen = e.At
+	}
+	for i := o.settled; i < len(log); i++ {
+		if log[i].Tokens > 0 {
+			known = i + 1
+		}
 	}
 	o.folded = len(log)
-	o.tokens.Add(int64(tokens))
+	o.settle(m, log[:known])
 }
 
-func (o *observer) lastOf(choice uint16) *lastStep {
-	for i := range o.last {
-		if o.last[i].choice == choice {
-			return &o.last[i]
-		}
+func (o *observer) step(choice uint16) *step {
+	for int(choice) >= len(o.steps) {
+		o.steps = append(o.steps, step{})
 	}
-	o.last = append(o.last, lastStep{choice: choice})
-	return &o.last[len(o.last)-1]
+	return &o.steps[choice]
+}
+
+// settle books the tokens of the log's entries that were not booked before.
+func (o *observer) settle(m *metrics.Model, log []stream.Event) {
+	for i := o.settled; i < len(log); i++ {
+		e := &log[i]
+		if e.Flags&stream.SameEvent != 0 {
+			continue
+		}
+		m.Tokens(wire.Channel(e.Channel)).Add(int(e.Tokens))
+		o.counted += int(e.Tokens)
+		s := o.step(e.Choice)
+		if s.at != e.At {
+			s.close(m)
+			s.before, s.at, s.tokens = s.at, e.At, 0
+		}
+		s.tokens += int(e.Tokens)
+	}
+	o.settled = len(log)
+	o.tokens.Store(int64(o.counted))
+}
+
+// close counts the step's time between tokens, if there is a step before it.
+func (s *step) close(m *metrics.Model) {
+	if s.before != 0 && s.tokens > 0 {
+		m.InterToken.ObserveN(s.at.Sub(s.before).Seconds()/float64(s.tokens), s.tokens)
+	}
 }
 
 // finish ends the record, books what is only known at the end, and returns the
@@ -281,63 +313,18 @@ func (o *observer) book(m *metrics.Model, rec *stream.Record) {
 	}
 }
 
-// bookTokens brings the token counters to the record's total and books the
-// times between tokens. Where a stream tells its total at the end only, the
-// tokens of its events are not known before.
+// bookTokens brings the token counters to the record's total. Where a stream
+// tells its total at the end only, the tokens of its events are known now and
+// not before.
 func (o *observer) bookTokens(m *metrics.Model, total int) {
 	log := o.meter.Log()
-	var final [len(o.counted)]int
-	for i := range log {
-		final[min(wire.Channel(log[i].Channel), wire.Tool0)] += int(log[i].Tokens)
+	o.settle(m, log)
+	for i := range o.steps {
+		o.steps[i].close(m)
 	}
-	sum := 0
-	for c := range final {
-		sum += final[c]
-	}
-	if len(log) > 0 && total > sum {
+	if rest := total - o.counted; rest > 0 && len(log) > 0 {
 		// Counted by the engine, but in no event of the log.
-		final[min(wire.Channel(log[len(log)-1].Channel), wire.Tool0)] += total - sum
-	}
-	for c := range final {
-		// Counters do not go down. An engine whose total is less than the
-		// number of its events is over-counted by that much.
-		if rest := final[c] - o.counted[c]; rest > 0 {
-			m.Tokens(wire.Channel(c)).Add(rest)
-		}
-	}
-	interTokens(log, m.InterToken.ObserveN)
-}
-
-// interTokens calls f with each gap between two steps of a choice, divided by
-// the tokens of the second, and their number. A step is all events that share an
-// instant.
-func interTokens(log []stream.Event, f func(seconds float64, tokens int)) {
-	type step struct {
-		before, at stamp.Instant
-		tokens     int
-	}
-	var few [4]step
-	steps := few[:0]
-	book := func(s *step) {
-		if s.before != 0 && s.tokens > 0 {
-			f(s.at.Sub(s.before).Seconds()/float64(s.tokens), s.tokens)
-		}
-	}
-	for i := range log {
-		e := &log[i]
-		for int(e.Choice) >= len(steps) {
-			steps = append(steps, step{})
-		}
-		s := &steps[e.Choice]
-		if s.at == e.At {
-			s.tokens += int(e.Tokens)
-			continue
-		}
-		book(s)
-		*s = step{before: s.at, at: e.At, tokens: int(e.Tokens)}
-	}
-	for i := range steps {
-		book(&steps[i])
+		m.Tokens(wire.Channel(log[len(log)-1].Channel)).Add(rest)
 	}
 }
 
@@ -354,7 +341,7 @@ func (o *observer) phase() string {
 // state is the request's line of /streams.
 func (o *observer) state(now stamp.Instant) OpenStream {
 	s := OpenStream{ID: o.id, Route: o.route, Upstream: *o.upstream.Load(), Model: metrics.Other,
-		Events: o.events.Load(), Tokens: o.tokens.Load(), Observe: !o.blind.Load(), AgeNS: int64(now.Sub(o.begun))}
+		Events: o.events.Load(), Tokens: o.tokens.Load(), Loop: o.loops.Load(), Observe: !o.blind.Load(), AgeNS: int64(now.Sub(o.begun))}
 	if m := o.model.Load(); m != nil {
 		s.Model = m.Name
 	}

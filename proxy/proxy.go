@@ -33,6 +33,7 @@ type Proxy struct {
 	backends []*backend
 	turn     atomic.Uint64
 	watcher  *stamp.Watcher
+	options  stream.Options // of the meters, but for the dialect
 	meters   meterPool
 	ring     *ring
 	file     *recordFile // nil without one
@@ -68,6 +69,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 		cfg: cfg, log: log, metrics: metrics.New(cfg.Version), runID: hex.EncodeToString(run[:]),
 		open: map[*exchange]struct{}{}, empty: make(chan struct{}),
 	}
+	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, EventLog: true, MaxLog: maxLog}
 	p.ring = newRing(p.runID, cfg.Records, cfg.RecordBytes)
 	p.metrics.SetModels(cfg.Models)
 	for _, raw := range cfg.Upstreams {
