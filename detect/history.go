@@ -134,8 +134,8 @@ func (h *history) alike(a, b, window int) bool {
 	return true
 }
 
-// close notes the hash of a block that is over, and the calm run it ends in. The last block of a text may be
-// short; nothing follows it, so it needs no sum.
+// close notes the hash of a block that is over, and the calm run it ends in. The
+// last block of a text may be short; nothing follows it, so it needs neither.
 func (h *history) close(block []byte, hash uint64, calm int) {
 	if len(block) == blockBytes {
 		h.sums = append(h.sums, h.sums[len(h.sums)-1]*hashBaseBlock+hash)

@@ -52,7 +52,7 @@ func drawText(t *rapid.T) string {
 
 func drawCycle(t *rapid.T, stretch func(string, int) string) string {
 	a, b := stretch("a", 400), stretch("b", 40)
-	switch rapid.IntRange(0, 4).Draw(t, "shape") {
+	switch rapid.IntRange(0, 5).Draw(t, "shape") {
 	case 0:
 		return a
 	case 1: // a short loop, and something else
@@ -61,6 +61,14 @@ func drawCycle(t *rapid.T, stretch func(string, int) string) string {
 		return strings.NewReplacer("1", a, "2", b).Replace("11122212")
 	case 3: // nested cubes
 		return strings.Repeat(strings.Repeat(b, 3)+"y", 3) + "z"
+	case 4: // calm runs of one or two periods, of all lengths
+		var s strings.Builder
+		for range rapid.IntRange(1, 4).Draw(t, "calm runs") {
+			period := stretch("calm", 40)
+			n := rapid.IntRange(0, 400).Draw(t, "calm length") / max(1, len(period))
+			s.WriteString(strings.Repeat(period, n) + b)
+		}
+		return s.String()
 	default: // a rule within
 		return a + strings.Repeat("-", rapid.IntRange(1, 600).Draw(t, "rule")) + b
 	}

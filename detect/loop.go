@@ -136,9 +136,22 @@ func (l *Loop) raiseRun(kind Kind, cycles, chars int) {
 		return
 	}
 	r := found.run
+	if kind == Confirmed {
+		l.leaveOthers()
+	}
 	v := Verdict{Kind: kind, Onset: r.onsetAt(), Period: r.period(), ConfirmedAt: found.end, Running: true}
 	v.describe(l.cycleOf(r))
 	l.verdicts = append(l.verdicts, v)
+}
+
+// leaveOthers ends the verdicts that are followed no longer once a loop is
+// confirmed.
+func (l *Loop) leaveOthers() {
+	for i := range l.verdicts {
+		if v := &l.verdicts[i]; v.Kind != Suspected {
+			v.Running = false
+		}
+	}
 }
 
 // followRuns brings the verdicts about runs up to the text looked at.
@@ -148,9 +161,12 @@ func (l *Loop) followRuns() {
 		if !v.Running || v.Kind != Suspected && v.Kind != Confirmed {
 			continue
 		}
-		if r := l.runOf(v); r != nil {
-			v.follow(l.lengthOf(r), !r.ended)
+		r := l.runOf(v)
+		if r == nil { // suspected, while another run was confirmed
+			v.Running = false
+			continue
 		}
+		v.follow(l.lengthOf(r), !r.ended)
 	}
 }
 

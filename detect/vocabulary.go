@@ -13,16 +13,25 @@ type vocabulary struct {
 	character    uint32 // hash of the ideograph before, 0 if none
 	between      uint8  // numbers since the word before
 
-	window [wordWindow]uint8 // one entry a word: see the flags
+	window [wordWindow]uint8 // an entry a word
 }
 
 const (
 	wordWindow = 300
 	wordReach  = 400 // how many words back a word may have occurred to be known
 
-	newWord    = 1
-	newPair    = 2
-	manyNumber = 2 // shift: numbers before the word
+	// What a window without anything new may hold.
+	mostNewWords = 1
+	mostNewPairs = 60
+	mostNumbers  = 37
+	// With more new words than this, pairs are not looked up.
+	pairsFrom = 30
+
+	// An entry of the window: two flags, and the count of numbers before the word.
+	newWord      = 1
+	newPair      = 2
+	numbersShift = 2
+	entryNumbers = 63
 )
 
 // word takes the next word. Two ideographs in a row count as one, every other
@@ -48,10 +57,10 @@ func (v *vocabulary) word(t token) {
 		entry |= newWord
 	}
 	// Pairs matter only when words are about to run out.
-	if v.newWords > wordWindow/10 || !v.pairs.see(hash*31+v.last, v.count, wordReach) {
+	if v.newWords > pairsFrom || !v.pairs.see(hash*31+v.last, v.count, wordReach) {
 		entry |= newPair
 	}
-	entry |= min(v.between, 63) << manyNumber
+	entry |= v.between << numbersShift
 	v.between = 0
 	v.last = hash
 	place := &v.window[v.count%wordWindow]
@@ -62,7 +71,7 @@ func (v *vocabulary) word(t token) {
 
 func (v *vocabulary) other(t token) {
 	v.character = 0
-	if t.kind == numberToken && v.between < 63 {
+	if t.kind == numberToken && v.between < entryNumbers {
 		v.between++
 	}
 }
@@ -70,7 +79,7 @@ func (v *vocabulary) other(t token) {
 func (v *vocabulary) tally(entry uint8, by int32) {
 	v.newWords += by * int32(entry&newWord)
 	v.newPairs += by * int32(entry>>1&1)
-	v.numbers += by * int32(entry>>manyNumber)
+	v.numbers += by * int32(entry>>numbersShift)
 }
 
 // exhausted reports whether the last 300 words hold at most one that the 400
@@ -78,7 +87,7 @@ func (v *vocabulary) tally(entry uint8, by int32) {
 // to the frame: a table uses few words too.
 func (v *vocabulary) exhausted() bool {
 	return v.count >= wordWindow+wordReach &&
-		v.newWords <= wordWindow/300 &&
-		v.newPairs <= wordWindow/5 &&
-		v.numbers <= wordWindow/8
+		v.newWords <= mostNewWords &&
+		v.newPairs <= mostNewPairs &&
+		v.numbers <= mostNumbers
 }
