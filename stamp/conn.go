@@ -84,6 +84,9 @@ var ErrDirty = errors.New("unread bytes on an idle connection")
 // otherwise. It never blocks and consumes nothing. A connection without a
 // socket is taken to be quiet.
 func (c *Conn) Quiet() error {
+	if c.sock.recv.left() {
+		return ErrDirty
+	}
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil
@@ -91,7 +94,8 @@ func (c *Conn) Quiet() error {
 	return quiet(raw)
 }
 
-// NetConn returns the connection that was wrapped, below TLS.
+// NetConn returns the connection that was wrapped, below TLS. Reading from it
+// misses what a Read of c has taken from the socket beyond its buffer.
 func (c *Conn) NetConn() net.Conn { return c.sock.Conn }
 
 // SyscallConn gives access to the socket; errors.ErrUnsupported without one.
@@ -129,9 +133,9 @@ func (s *socket) Read(p []byte) (int, error) {
 		}
 		return n, err
 	}
-	n, raw, err := s.recv.read(p)
-	if n > 0 {
-		s.at, s.src = s.track.place(raw)
+	n, real, again, err := s.recv.read(p)
+	if n > 0 && !again {
+		s.at, s.src = s.track.place(real)
 	}
 	if err != nil {
 		err = s.readError(err)

@@ -136,6 +136,51 @@ func TestStampOfLateReads(t *testing.T) {
 	}
 }
 
+// What a read leaves in a merged segment must not take a later stamp, or the
+// bytes before it would look like a segment of their own. So a small buffer gets
+// all that was there, in pieces, with one stamp.
+func TestStampOfAPartlyReadSegment(t *testing.T) {
+	needKernel(t)
+	warm(t)
+	peer, c := tcpPair(t, false)
+	var sent []byte
+	for i := range 8 { // below the initial congestion window: all of it is there
+		msg := bytes.Repeat([]byte{byte(i)}, 1000)
+		sent = append(sent, msg...)
+		peer.Write(msg)
+	}
+	buf := make([]byte, 999)
+	n, err := c.Read(buf)
+	if err != nil || n != len(buf) {
+		t.Fatalf("got %d, %v, want a full buffer", n, err)
+	}
+	got := append([]byte(nil), buf...)
+	first, _ := c.Stamp()
+	peer.Write([]byte("later")) // grows the segment, if it is still there
+	if err := c.Quiet(); err != ErrDirty {
+		t.Errorf("Quiet: got %v, want ErrDirty", err)
+	}
+	for len(got) < len(sent) {
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, buf[:n]...)
+		if at, src := c.Stamp(); at != first || src != Kernel {
+			t.Fatalf("after %d bytes: got %v %v, want the first read's instant: it is one segment", len(got), at.Sub(first), src)
+		}
+	}
+	if !bytes.Equal(got, sent) {
+		t.Error("got other bytes than were sent")
+	}
+	if n, err := c.Read(buf); string(buf[:n]) != "later" || err != nil {
+		t.Errorf("got %q, %v, want later", buf[:n], err)
+	}
+	if at, _ := c.Stamp(); at <= first {
+		t.Errorf("next segment: got %v, want a later instant", at.Sub(first))
+	}
+}
+
 func TestReadWriteOnClosedPeer(t *testing.T) {
 	for _, user := range []bool{false, true} {
 		name := map[bool]string{false: "kernel", true: "user"}[user]

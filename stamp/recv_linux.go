@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -19,11 +20,26 @@ type receiver struct {
 	raw   syscall.RawConn
 	try   func(fd uintptr) bool // r.recvmsg, bound once
 	msg   unix.Msghdr
-	iov   unix.Iovec
-	oob   [64]byte // one timestamp takes 32
+	iov   [2]unix.Iovec // the caller's buffer, and a spill
+	oob   [64]byte      // one timestamp takes 32
 	n     int
 	errno syscall.Errno
+	room  int    // of the caller's buffer
+	spill *spill // holds rest; nil when there is none
+	rest  []byte // read behind the caller's buffer, not yet returned
+	real  int64  // the stamp of rest
 }
+
+// spill takes what a read finds beyond the caller's buffer. Else that would be
+// left in a segment that goes on growing: its stamp would move on, and the
+// bytes read first, stamped as the segment was then, would no longer show that
+// they were part of it. With it, one recvmsg takes all there is, and what is
+// returned of it later has the same stamp.
+type spill [64 << 10]byte
+
+// spills holds about one spill a processor: a read needs it for the time of
+// one system call that does not block, and keeps it only when it was written to.
+var spills = sync.Pool{New: func() any { return new(spill) }}
 
 // openReceiver switches stamping on; nil if c cannot be stamped. Bytes that
 // arrived before may come without a stamp.
@@ -38,8 +54,8 @@ func openReceiver(c net.Conn) *receiver {
 	}
 	r := &receiver{raw: raw}
 	r.try = r.recvmsg
-	r.msg.Iov = &r.iov
-	r.msg.SetIovlen(1)
+	r.msg.Iov = &r.iov[0]
+	r.msg.SetIovlen(len(r.iov))
 	r.msg.Control = &r.oob[0]
 	return r
 }
@@ -57,42 +73,64 @@ func enable(_, _ string, raw syscall.RawConn) error {
 	return opt
 }
 
-// read returns the bytes of one recvmsg and their stamp on CLOCK_REALTIME, 0
-// when the kernel gave none.
-func (r *receiver) read(p []byte) (n int, stamp int64, err error) {
+// read returns bytes of one recvmsg and their stamp on CLOCK_REALTIME, 0 when
+// the kernel gave none. again: they were left over from the read before.
+func (r *receiver) read(p []byte) (n int, real int64, again bool, err error) {
 	if len(p) == 0 {
-		return 0, 0, nil
+		return 0, 0, false, nil
 	}
-	r.iov.Base = &p[0]
-	r.iov.SetLen(len(p))
-	r.msg.SetControllen(len(r.oob))
+	if r.spill != nil {
+		n = copy(p, r.rest)
+		if r.rest = r.rest[n:]; len(r.rest) == 0 {
+			r.drop()
+		}
+		return n, r.real, true, nil
+	}
+	r.iov[0].Base = &p[0]
+	r.iov[0].SetLen(len(p))
+	r.room = len(p)
 	err = r.raw.Read(r.try)
-	r.iov.Base = nil
+	r.iov[0].Base = nil
 	switch {
 	case err != nil:
-		return 0, 0, err
+		return 0, 0, false, err
 	case r.errno != 0:
-		return 0, 0, os.NewSyscallError("recvmsg", r.errno)
+		return 0, 0, false, os.NewSyscallError("recvmsg", r.errno)
 	case r.n == 0:
-		return 0, 0, io.EOF
+		return 0, 0, false, io.EOF
 	}
-	return r.n, r.stamp(), nil
+	r.real = r.stamp()
+	return min(r.n, len(p)), r.real, false, nil
 }
+
+// drop gives the spill back.
+func (r *receiver) drop() {
+	spills.Put(r.spill)
+	r.spill, r.rest = nil, nil
+}
+
+// left reports whether there are bytes that the socket no longer shows.
+func (r *receiver) left() bool { return r != nil && r.spill != nil }
 
 // recvmsg is one try; false parks the goroutine in the poller. The call never
 // blocks, hence no handing over of the processor around it.
 func (r *receiver) recvmsg(fd uintptr) bool {
-	for {
-		n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
-		switch errno {
-		case syscall.EINTR:
-			continue
-		case syscall.EAGAIN:
-			return false
-		}
-		r.n, r.errno = int(n), errno
-		return true
+	s := spills.Get().(*spill)
+	r.iov[1].Base = &s[0]
+	r.iov[1].SetLen(len(s))
+	r.msg.SetControllen(len(r.oob))
+	n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
+	for errno == syscall.EINTR {
+		n, _, errno = syscall.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
 	}
+	r.iov[1].Base = nil
+	r.n, r.errno = int(n), errno
+	if errno == 0 && r.n > r.room {
+		r.spill, r.rest = s, s[:r.n-r.room]
+	} else {
+		spills.Put(s)
+	}
+	return errno != syscall.EAGAIN
 }
 
 // stamp finds SCM_TIMESTAMPNS among the control messages.

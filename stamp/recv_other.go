@@ -14,6 +14,8 @@ func openReceiver(net.Conn) *receiver { return nil }
 
 func enable(_, _ string, _ syscall.RawConn) error { return nil }
 
-func (*receiver) read([]byte) (n int, stamp int64, err error) { return 0, 0, nil }
+func (*receiver) read([]byte) (n int, real int64, again bool, err error) { return 0, 0, false, nil }
+
+func (*receiver) left() bool { return false }
 
 func (s *socket) readError(err error) error { return err }
