@@ -25,11 +25,11 @@ type instant struct {
 // before the next one asks for its connection.
 const apart = 4 * time.Millisecond
 
-// drive reads n streams to their ends and returns the instants of each by its
+// drive reads the load's streams to their ends and returns the instants of each by its
 // request id. The emitter starts a stream's clock when it has read the request,
 // so a stream's ttft is chosen such that its tokens fall on the common grid (in
 // lock-step) or on its own share of it.
-func drive(ctx context.Context, s settings, addr string, n int, lockstep, user bool) (map[string][]instant, error) {
+func drive(ctx context.Context, s settings, addr string, l load, user bool) (map[string][]instant, error) {
 	c := &upstream.Client{Addr: addr, Dialer: stamp.Dialer{User: user, Timeout: 10 * time.Second}}
 	defer c.CloseIdle()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -37,24 +37,24 @@ func drive(ctx context.Context, s settings, addr string, n int, lockstep, user b
 	var (
 		wg  sync.WaitGroup
 		mu  sync.Mutex
-		all = make(map[string][]instant, n)
+		all = make(map[string][]instant, l.streams)
 	)
-	first := time.Now().Add(time.Duration(n)*apart + 200*time.Millisecond)
+	first := time.Now().Add(time.Duration(l.streams)*apart + 200*time.Millisecond)
 	tick := time.NewTicker(apart)
 	defer tick.Stop()
-	for i := range n {
+	for i := range l.streams {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 		at := first
-		if !lockstep {
-			at = at.Add(s.itl * time.Duration(i) / time.Duration(n))
+		if !l.lockstep {
+			at = at.Add(l.itl * time.Duration(i) / time.Duration(l.streams))
 		}
 		// Unique over runs too: the proxy's ring holds all of them.
 		id := strconv.FormatInt(at.UnixNano(), 36) + "-" + strconv.Itoa(i)
 		wg.Go(func() {
-			log, err := read(ctx, c, s, id, time.Until(at))
+			log, err := read(ctx, c, id, time.Until(at), l.itl, s.tokens)
 			if err != nil {
 				cancel(fmt.Errorf("stream %s: %w", id, err))
 			}
@@ -68,9 +68,9 @@ func drive(ctx context.Context, s settings, addr string, n int, lockstep, user b
 }
 
 // read is one stream, by the steps of a slot of loadgen.
-func read(ctx context.Context, c *upstream.Client, s settings, id string, ttft time.Duration) ([]instant, error) {
+func read(ctx context.Context, c *upstream.Client, id string, ttft, itl time.Duration, tokens int) ([]instant, error) {
 	body := fmt.Sprintf(`{"model":"steady:ttft=%v,itl=%v,n=%d","messages":[{"role":"user","content":"go"}],"max_tokens":%d,"stream":true,"stream_options":{"include_usage":true}}`,
-		ttft, s.itl, s.tokens, s.tokens)
+		ttft, itl, tokens, tokens)
 	resp, err := c.Do(ctx, &upstream.Request{
 		Method: "POST", Target: []byte("/v1/chat/completions"), Body: []byte(body),
 		Header: []upstream.Field{

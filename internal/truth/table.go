@@ -9,10 +9,9 @@ import (
 
 // row is a line of the table.
 type row struct {
-	vantage        string
-	user, lockstep bool
-	streams        int
-	bar            time.Duration // 0: none
+	load
+	vantage string
+	user    bool
 
 	events    int
 	coalesced int
@@ -68,8 +67,8 @@ func (r *row) over() bool {
 }
 
 func printHeader(w io.Writer) {
-	fmt.Fprintf(w, "%-8s %-7s %-9s %7s %8s %9s %9s %9s %9s %9s %10s %9s  %s\n",
-		"vantage", "stamps", "pattern", "streams", "events", "min", "p50", "p90", "p99", "max", "coalesced", "fallback", "bar")
+	fmt.Fprintf(w, "%-8s %-7s %-9s %7s %6s %8s %9s %9s %9s %9s %9s %10s %9s  %s\n",
+		"vantage", "stamps", "pattern", "streams", "itl", "events", "min", "p50", "p90", "p99", "max", "coalesced", "fallback", "bar")
 }
 
 func (r *row) print(w io.Writer) {
@@ -89,7 +88,7 @@ func (r *row) print(w io.Writer) {
 		}
 	}
 	us := func(q float64) float64 { return float64(r.quantile(q)) / 1e3 }
-	fmt.Fprintf(w, "%-8s %-7s %-9s %7d %8d %9.1f %9.1f %9.1f %9.1f %9.1f %9.2f%% %9s  %s\n",
-		r.vantage, stamps, pattern, r.streams, r.events, us(0), us(0.5), us(0.9), us(0.99), us(1),
+	fmt.Fprintf(w, "%-8s %-7s %-9s %7d %6v %8d %9.1f %9.1f %9.1f %9.1f %9.1f %9.2f%% %9s  %s\n",
+		r.vantage, stamps, pattern, r.streams, r.itl, r.events, us(0), us(0.5), us(0.9), us(0.99), us(1),
 		100*float64(r.coalesced)/float64(r.events), fallback, bar)
 }

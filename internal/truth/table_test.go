@@ -56,7 +56,7 @@ func TestCompareRefusesHoles(t *testing.T) {
 			t.Errorf("%s: got no error, want one", tt.name)
 		}
 	}
-	all := row{bar: time.Second, events: 1, coalesced: 1}
+	all := row{load: load{bar: time.Second}, events: 1, coalesced: 1}
 	if !all.over() {
 		t.Error("every event coalesced: got met, want over: nothing was measured")
 	}
