@@ -102,9 +102,7 @@ func FoldDecode(in DecodeInput) Cell {
 // judgeLoops applies docs/measuring.md, "Loops", to a folded cell.
 func judgeLoops(c *Cell, in DecodeInput, share float64) {
 	if c.Loops == 0 {
-		if share < 1-1e-9 && c.CleanShare.OK && hasTrimmed(in.Records) {
-			c.Warn("loop_suspected", fmt.Sprintf("text that was starting to repeat when the window closed is left out: %.0f %% of the stream-time is clean", 100*share))
-		}
+		judgeCandidates(c, in, share)
 		return
 	}
 	what := fmt.Sprintf("%d of %d streams looped; %.0f %% of the stream-time is clean", c.Loops, c.Streams, 100*share)
@@ -121,8 +119,27 @@ func judgeLoops(c *Cell, in DecodeInput, share float64) {
 	}
 }
 
-func hasTrimmed(rs []stream.Record) bool {
-	return slices.ContainsFunc(rs, func(r stream.Record) bool { return r.Window != nil && r.Window.Trimmed })
+// judgeCandidates looks at a cell without a verdict, some of whose streams were
+// repeating themselves when the window closed. What is certain of them is too
+// little to retire a stream, and enough not to call a cell valid that is made of
+// nothing else.
+func judgeCandidates(c *Cell, in DecodeInput, share float64) {
+	trimmed := 0
+	for i := range in.Records {
+		if w := in.Records[i].Window; w != nil && w.Trimmed {
+			trimmed++
+		}
+	}
+	if trimmed == 0 {
+		return
+	}
+	what := fmt.Sprintf("%d of %d streams were starting to repeat themselves when the window closed, and are left out from there on; %.0f %% of the stream-time is clean",
+		trimmed, c.Streams, 100*share)
+	if share < minCleanShare {
+		c.Raise(Looped, "loop_suspected", what+": less than half, so the numbers are provisional")
+		return
+	}
+	c.Warn("loop_suspected", what)
 }
 
 // sums is what one pass over the records of a cell gathers.

@@ -116,6 +116,26 @@ func TestFoldMostlyLooped(t *testing.T) {
 	near(t, "clean_share", c.CleanShare, 0.2)
 }
 
+// TestFoldMostlyRepeating: slow streams that repeat themselves from their first
+// token on, but reach no verdict in the window, once gave a valid cell without a
+// total.
+func TestFoldMostlyRepeating(t *testing.T) {
+	candidate := func(slot int, clean int64) stream.Record {
+		r := steady(slot, 10*time.Millisecond)
+		r.Window.CleanNS, r.Window.CleanTokens, r.Window.Trimmed = clean, float64(clean)/1e7, true
+		return r
+	}
+	c := FoldDecode(input(candidate(0, 0), candidate(1, 0)))
+	if c.Status != Looped || c.Reason != "loop_suspected" || c.TotalTokS.OK {
+		t.Errorf("status %q reason %q total %v, want looped: nothing is clean", c.Status, c.Reason, c.TotalTokS)
+	}
+	c = FoldDecode(input(steady(0, 10*time.Millisecond), candidate(1, 5*second)))
+	if c.Status != Valid || len(c.Warnings) != 1 || c.Warnings[0].Code != "loop_suspected" || !strings.HasPrefix(c.Warnings[0].Message, "1 of 2 streams") {
+		t.Errorf("status %q, warnings %+v; want valid with a remark: three quarters are clean", c.Status, c.Warnings)
+	}
+	near(t, "total_tok_s", c.TotalTokS, 200)
+}
+
 func TestFoldStatuses(t *testing.T) {
 	failed := steady(1, 10*time.Millisecond)
 	failed.End, failed.Reason, failed.Error, failed.Window = stream.Failed, "reset", "connection reset", nil
