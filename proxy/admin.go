@@ -25,6 +25,9 @@ func (p *Proxy) ServeAdmin(ln net.Listener) error {
 		_ = ln.Close()
 		return fmt.Errorf("admin address %s can be reached from other hosts: give it a token or use loopback", ln.Addr())
 	}
+	if !p.listening(ln) {
+		return nil
+	}
 	err := p.admin.Serve(ln)
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 		return nil

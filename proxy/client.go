@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/streamgauge/streamgauge/stamp"
@@ -27,7 +28,24 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // clientConn is a client's connection.
-type clientConn struct{ *stamp.Conn }
+type clientConn struct {
+	*stamp.Conn
+	// unread: the client was answered before it had sent its whole body.
+	unread atomic.Bool
+}
+
+// lingerFor is how long a client may go on sending after its answer.
+const lingerFor = time.Second
+
+// Close lets a client that is still sending read its answer first: closing with
+// unread bytes sends a reset, which takes the answer from the client's hands.
+func (c *clientConn) Close() error {
+	if c.unread.Swap(false) && c.CloseWrite() == nil {
+		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
+		_, _ = io.Copy(io.Discard, c.Conn)
+	}
+	return c.Conn.Close()
+}
 
 // pieces holds the buffers of ReadFrom. 16 KiB: a token is some 200 bytes, and a
 // larger body goes out in larger pieces than a segment.

@@ -40,6 +40,7 @@ type exchange struct {
 	cancel  context.CancelCauseFunc
 	resp    *upstream.Response
 	unwatch func()
+	body    *bodyReader // the request's, nil without one
 
 	once sync.Once
 }

@@ -41,7 +41,15 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 func (x *exchange) refuse(ctx *fasthttp.RequestCtx, f fault, c stream.Cause) {
 	f.reply(ctx, true)
 	x.status = f.status
+	x.leaveUnread(ctx)
 	x.end(c)
+}
+
+// leaveUnread tells the connection that the client may still be sending.
+func (x *exchange) leaveUnread(ctx *fasthttp.RequestCtx) {
+	if c, ok := ctx.Conn().(*clientConn); ok && x.body != nil && !x.body.ended {
+		c.unread.Store(true)
+	}
 }
 
 func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
@@ -92,6 +100,7 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 	if x.obs != nil {
 		x.obs.answered(x.resp, x.received)
 	}
+	x.leaveUnread(ctx)
 	x.respond(ctx, client)
 }
 
@@ -108,10 +117,11 @@ func (x *exchange) readBody(ctx *fasthttp.RequestCtx, client *clientConn, req *u
 		}
 		return nil, nil
 	}
+	in := &bodyReader{src: src, client: client, p: x.p, size: size}
+	x.body = in
 	if size > x.p.cfg.MaxBody {
 		return nil, errTooLarge
 	}
-	in := &bodyReader{src: src, client: client, p: x.p, size: size}
 	limit := int64(x.p.cfg.BufferBody)
 	if size > limit {
 		req.BodyStream, req.BodySize = in, size
@@ -150,6 +160,7 @@ type bodyReader struct {
 	p      *Proxy
 	size   int64 // announced, or -1
 	read   int64
+	ended  bool // the client has sent all of it
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
@@ -164,6 +175,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	if err == io.EOF && b.size >= 0 && b.read < b.size {
 		err = io.ErrUnexpectedEOF
 	}
+	b.ended = b.ended || err == io.EOF || b.read == b.size
 	return n, err
 }
 

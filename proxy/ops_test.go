@@ -553,3 +553,23 @@ func TestR9(t *testing.T) {
 		}
 	})
 }
+
+// TestServeAfterShutdown returns instead of serving for ever.
+func TestServeAfterShutdown(t *testing.T) {
+	p, err := New(Config{Upstreams: []string{"http://127.0.0.1:1"}, ModelsEvery: -1}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, serve := range map[string]func(net.Listener) error{"data": p.Serve, "admin": p.ServeAdmin} {
+		ln := loopbackListener(t)
+		if err := serve(ln); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := ln.Accept(); err == nil {
+			t.Errorf("%s: the listener was left open", name)
+		}
+	}
+}

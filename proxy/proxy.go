@@ -44,11 +44,12 @@ type Proxy struct {
 	runID string
 	ids   atomic.Uint64
 
-	openMu   sync.Mutex
-	open     map[*exchange]struct{}
-	draining bool
-	empty    chan struct{} // closed when draining and nothing is open
-	hijacked sync.WaitGroup
+	openMu    sync.Mutex
+	open      map[*exchange]struct{}
+	draining  bool
+	listeners []net.Listener
+	empty     chan struct{} // closed when draining and nothing is open
+	hijacked  sync.WaitGroup
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -134,6 +135,9 @@ func (p *Proxy) newData() *fasthttp.Server {
 
 // Serve serves the data port until Shutdown.
 func (p *Proxy) Serve(ln net.Listener) error {
+	if !p.listening(ln) {
+		return nil
+	}
 	addr := ln.Addr().String()
 	p.addr.Store(&addr)
 	err := p.data.Serve(&listener{Listener: ln, user: p.cfg.UserStamps, writeLimit: p.cfg.ClientWrite})
@@ -141,6 +145,19 @@ func (p *Proxy) Serve(ln net.Listener) error {
 		return nil
 	}
 	return err
+}
+
+// listening notes a listener, so that a Shutdown finds it even if the server has
+// not begun to serve it; after one it closes it and reports false.
+func (p *Proxy) listening(ln net.Listener) bool {
+	p.openMu.Lock()
+	defer p.openMu.Unlock()
+	if p.draining {
+		_ = ln.Close()
+		return false
+	}
+	p.listeners = append(p.listeners, ln)
+	return true
 }
 
 func (p *Proxy) dataAddr() string {
@@ -271,6 +288,9 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.stop()
 	p.background.Wait()
 	adminErr := p.admin.ShutdownWithContext(ctx)
+	for _, ln := range p.listeners {
+		_ = ln.Close() // of a Serve that had only begun
+	}
 	p.watcher.Close()
 	for _, b := range p.backends {
 		b.client.CloseIdle()
