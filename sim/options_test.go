@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -183,10 +185,12 @@ func TestReplyEndsAsAsked(t *testing.T) {
 		{"ignore_eos", false, `,"ignore_eos":true`, 20, Length},
 		{"min_tokens", false, `,"min_tokens":12`, 12, Stop},
 		{"a server deaf to ignore_eos", true, `,"ignore_eos":true,"min_tokens":20`, 7, Stop},
+		{"natural end in the middle of a chunk", false, `,"min_tokens":5`, 7, Stop},
 		{"max_completion_tokens wins", false, `,"max_completion_tokens":3`, 3, Length},
 	} {
 		p := plain()
 		p.EOS, p.DeafToEOS = Lengths{Median: 7}, c.deaf
+		p.Chunks = []int{4}
 		inBubble(t, p, Options{}, func(b *bench) {
 			b.do("POST", "/v1/chat/completions", chatBody(p, 50, 20, "a", c.more), nil)
 			if r := b.srv.Truth().Requests()[0]; r.Tokens != c.want || r.End != c.ended {
@@ -272,5 +276,24 @@ func TestChoicesAndReasoning(t *testing.T) {
 				t.Errorf("%s: usage %d, want 24; texts equal: %t", d, usage, said[0] == said[1])
 			}
 		})
+	}
+}
+
+// TestServeAfterShutdownEnds: the order of Serve's goroutine and a Shutdown that
+// follows at once is nobody's to choose; neither may leave Serve behind.
+func TestServeAfterShutdownEnds(t *testing.T) {
+	s := New(plain(), Options{})
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(ln); err != nil {
+		t.Errorf("Serve after Shutdown: %v", err)
+	}
+	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener was left open: %v", err)
 	}
 }

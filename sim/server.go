@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -52,12 +53,13 @@ type Server struct {
 	shape   shape
 	parsers fastjson.ParserPool
 
-	mu      sync.Mutex
-	conns   map[*conn]struct{}
-	prompts map[uint64]uint64 // times a prompt was seen
-	lingers map[*job]*time.Timer
-	closed  bool
-	reads   sync.WaitGroup // background reads of connections
+	mu        sync.Mutex
+	conns     map[*conn]struct{}
+	prompts   map[uint64]uint64 // times a prompt was seen
+	lingers   map[*job]*time.Timer
+	closed    bool
+	listeners []net.Listener
+	reads     sync.WaitGroup // background reads of connections
 }
 
 // New returns a server that is not serving yet. In a synctest bubble it must be
@@ -108,9 +110,16 @@ func (s *Server) Profile() Profile { return s.profile }
 // Truth returns the log of everything served.
 func (s *Server) Truth() *Log { return s.sched.log }
 
-// Serve answers on ln until Shutdown.
+// Serve answers on ln until Shutdown. Called after Shutdown it only closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(&listener{ln, s}); err != nil {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return ln.Close()
+	}
+	s.listeners = append(s.listeners, ln)
+	s.mu.Unlock()
+	if err := s.http.Serve(&listener{ln, s}); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("sim: serve %s: %w", ln.Addr(), err)
 	}
 	return nil
@@ -132,7 +141,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		c.Conn.Close()
 	}
 	s.mu.Unlock()
-	if err := s.http.ShutdownWithContext(ctx); err != nil {
+	err := s.http.ShutdownWithContext(ctx)
+	for _, ln := range s.listeners {
+		ln.Close() // of a Serve that had only begun, the HTTP server knows nothing
+	}
+	if err != nil {
 		return fmt.Errorf("sim: shutdown: %w", err)
 	}
 	s.reads.Wait()
