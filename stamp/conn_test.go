@@ -157,7 +157,7 @@ func TestStampOfAPartlyReadSegment(t *testing.T) {
 	got := append([]byte(nil), buf...)
 	first, _ := c.Stamp()
 	peer.Write([]byte("later")) // grows the segment, if it is still there
-	if err := c.Quiet(); err != ErrDirty {
+	if err := c.Quiet(); !errors.Is(err, ErrDirty) {
 		t.Errorf("Quiet: got %v, want ErrDirty", err)
 	}
 	for len(got) < len(sent) {
@@ -290,7 +290,7 @@ func TestReadIdleIsRearmed(t *testing.T) {
 			t.Errorf("gave up after %v, want %v", got, want)
 		}
 		peer.Close()
-		if _, err := c.Read(buf); err != io.EOF {
+		if _, err := c.Read(buf); !errors.Is(err, io.EOF) {
 			t.Errorf("closed: got %v, want io.EOF, also under a deadline", err)
 		}
 		c.Close()

@@ -152,7 +152,7 @@ func (r *receiver) stamp() int64 {
 
 // readError gives an error of the raw read the form of net.Conn.Read's.
 func (s *socket) readError(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return err
 	}
 	var op *net.OpError

@@ -1,6 +1,7 @@
 package stamp
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -69,7 +70,7 @@ func (w *Watcher) add(fd int32, e *watch) error {
 	e.gen = w.gen
 	ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: fd, Pad: int32(e.gen)}
 	err := w.control(unix.EPOLL_CTL_ADD, fd, &ev)
-	if err == unix.EEXIST {
+	if errors.Is(err, unix.EEXIST) {
 		err = w.control(unix.EPOLL_CTL_MOD, fd, &ev)
 	}
 	if err == nil {

@@ -192,7 +192,7 @@ func TestR9bResetInTheBody(t *testing.T) {
 				if got, want := string(text), w.text[:w.body[cut]]; got != want {
 					t.Errorf("cut at %d: got %q, want %q", cut, got, want)
 				}
-				if _, again := r.Read(make([]byte, 10)); again != err {
+				if _, again := r.Read(make([]byte, 10)); !errors.Is(again, err) {
 					t.Errorf("next read: got %v, want the same error", again)
 				}
 				r.Close()

@@ -109,7 +109,7 @@ func (r *Request) appendHead(dst []byte, host string) ([]byte, error) {
 		if !isToken(f.Name) {
 			return dst, fmt.Errorf("header name %q is not a token", f.Name)
 		}
-		if bytes.IndexAny(f.Value, "\r\n\x00") >= 0 {
+		if bytes.ContainsAny(f.Value, "\r\n\x00") {
 			return dst, fmt.Errorf("value of header %q has a line break or NUL", f.Name)
 		}
 		if !f.Is("Content-Length") && !f.Is("Transfer-Encoding") {

@@ -197,7 +197,7 @@ func (r *Response) fillHead(got *bool) (int, error) {
 			r.HeadersAt, r.HeadersSource = c.Stamp()
 			continue
 		}
-		if err == io.EOF && *got {
+		if errors.Is(err, io.EOF) && *got {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {

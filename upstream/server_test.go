@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -151,6 +152,28 @@ func closing(response string) func(int, *net.TCPConn) {
 	return func(_ int, c *net.TCPConn) {
 		if _, _, err := readRequest(bufio.NewReader(c)); err == nil {
 			io.WriteString(c, response)
+		}
+	}
+}
+
+// echo answers each request of a connection with its body, in chunks.
+func echo(_ int, c *net.TCPConn) {
+	for br := bufio.NewReader(c); ; {
+		_, body, err := readRequest(br)
+		if err != nil {
+			return
+		}
+		half := len(body) / 2
+		var b strings.Builder
+		b.WriteString(chunkedHead)
+		for _, part := range []string{body[:half], body[half:]} {
+			if part != "" {
+				fmt.Fprintf(&b, "%x\r\n%s\r\n", len(part), part)
+			}
+		}
+		b.WriteString("0\r\n\r\n")
+		if _, err := io.WriteString(c, b.String()); err != nil {
+			return
 		}
 	}
 }

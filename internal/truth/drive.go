@@ -81,7 +81,7 @@ func read(ctx context.Context, c *upstream.Client, id string, ttft, itl time.Dur
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Close()
+	defer func() { _ = resp.Close() }()
 	if resp.Status != 200 {
 		return nil, fmt.Errorf("status %d", resp.Status)
 	}

@@ -133,7 +133,7 @@ func measure(ctx context.Context, s settings, source string, stdout io.Writer) (
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	emitter, err := startEmitter(ctx, dir, source)
 	if err != nil {
 		return 0, err
