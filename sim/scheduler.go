@@ -266,7 +266,6 @@ func (s *scheduler) preempt(j *job) {
 	s.log.count(func(t *Totals) { t.Preemptions++ })
 	j.log.edit(func(r *Request) { r.Preemptions++ })
 	s.changed(s.now())
-	j.poke()
 }
 
 // drop takes a job out of the running ones.

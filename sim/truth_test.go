@@ -73,6 +73,11 @@ func TestTruthIsConsistent(t *testing.T) {
 				t.Errorf("integral of %s: %v, want %v", c.name, time.Duration(got), c.want)
 			}
 		}
+		for i, g := range log.Gauges() {
+			if i > 0 && g.At <= log.Gauges()[i-1].At {
+				t.Errorf("gauge %d of %v follows one of %v", i, g.At, log.Gauges()[i-1].At)
+			}
+		}
 		if g := log.Gauges(); g[len(g)-1] != (Gauge{At: last}) {
 			t.Errorf("last gauge %+v, want all zero at %v", g[len(g)-1], last)
 		}
