@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -38,7 +39,7 @@ func ExampleClient() {
 			at, _ := resp.At()
 			fmt.Printf("%q, after it was sent: %v\n", buf[:n], at > resp.Sent)
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -94,7 +94,7 @@ func TestEveryByteHasItsInstant(t *testing.T) {
 					for {
 						n, err := r.Read(buf)
 						now := stamp.Now()
-						if err == io.EOF {
+						if errors.Is(err, io.EOF) {
 							break
 						}
 						if err != nil {

@@ -287,7 +287,7 @@ func (r *Response) decode(p []byte) (n int, err error) {
 
 // end judges a socket error in the body.
 func (r *Response) end(err error) error {
-	if err == io.EOF && r.cancelCause() == nil {
+	if errors.Is(err, io.EOF) && r.cancelCause() == nil {
 		if r.frame.kind == byClose {
 			r.ended = true
 			return io.EOF

@@ -53,7 +53,7 @@ func TestFramings(t *testing.T) {
 				if got := bodyOf(t, r); got != tt.body {
 					t.Errorf("got body %q, want %q", got, tt.body)
 				}
-				if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+				if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 					t.Errorf("read after the end: got %v, want io.EOF", err)
 				}
 			}

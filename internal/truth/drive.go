@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -100,7 +101,7 @@ func read(ctx context.Context, c *upstream.Client, id string, ttft, itl time.Dur
 				by = append(by, src == stamp.Kernel)
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
