@@ -186,6 +186,9 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
+// quote returns s as a JSON string; %q would escape as Go does.
+func quote(s string) string { return string(appendQuoted(nil, s)) }
+
 const hexDigits = "0123456789abcdef"
 
 func appendEscaped(dst []byte, s string) []byte {

@@ -77,7 +77,7 @@ func (s *Server) route(ctx *fasthttp.RequestCtx, path string) bool {
 func (s *Server) routeVLLM(ctx *fasthttp.RequestCtx, path string) bool {
 	switch path {
 	case "/version":
-		s.json(ctx, fmt.Sprintf(`{"version":%q}`, s.profile.Version))
+		s.json(ctx, fmt.Sprintf(`{"version":%s}`, quote(s.profile.Version)))
 	case "/ping":
 	case "/load":
 		s.json(ctx, `{"server_load":0}`) // load tracking is off by default
@@ -94,13 +94,13 @@ func (s *Server) routeSGLang(ctx *fasthttp.RequestCtx, path string, post bool) b
 	usage := float64(st.usedBlocks) / float64(st.blocks)
 	switch path {
 	case "/server_info", "/get_server_info":
-		s.json(ctx, fmt.Sprintf(`{"model_path":%q,"served_model_name":%q,"context_length":%d,"max_running_requests":%d,"page_size":%d,"tp_size":1,"dp_size":1,"stream_interval":1,"api_key":null,"status":"ready","max_total_num_tokens":%d,"max_req_input_len":%d,"internal_states":[{"effective_max_running_requests_per_dp":%d,"memory_usage":{"token_capacity":%d}}],"version":%q}`,
-			p.Root, p.Model, p.MaxModelLen, p.MaxRunning, p.BlockSize, p.KVTokens, p.MaxModelLen-6, p.MaxRunning, p.KVTokens, p.Version))
+		s.json(ctx, fmt.Sprintf(`{"model_path":%s,"served_model_name":%s,"context_length":%d,"max_running_requests":%d,"page_size":%d,"tp_size":1,"dp_size":1,"stream_interval":1,"api_key":null,"status":"ready","max_total_num_tokens":%d,"max_req_input_len":%d,"internal_states":[{"effective_max_running_requests_per_dp":%d,"memory_usage":{"token_capacity":%d}}],"version":%s}`,
+			quote(p.Root), quote(p.Model), p.MaxModelLen, p.MaxRunning, p.BlockSize, p.KVTokens, p.MaxModelLen-6, p.MaxRunning, p.KVTokens, quote(p.Version)))
 	case "/v1/loads":
-		s.json(ctx, fmt.Sprintf(`{"timestamp":%q,"version":%q,"accelerator":null,"num_accelerators":1,"loads":[{"dp_rank":0,"num_running_reqs":%d,"num_waiting_reqs":%d,"num_used_tokens":%d,"num_total_tokens":%d,"max_total_num_tokens":%d,"max_running_requests":%d,"token_usage":%.4f,"memory":{"token_capacity":%d},"queues":{"waiting":%d,"grammar":0,"paused":0,"retracted":0}}]}`,
-			time.Now().UTC().Format(time.RFC3339Nano), p.Version, st.running, st.waiting, used, used, p.KVTokens, p.MaxRunning, usage, p.KVTokens, st.waiting))
+		s.json(ctx, fmt.Sprintf(`{"timestamp":%s,"version":%s,"accelerator":null,"num_accelerators":1,"loads":[{"dp_rank":0,"num_running_reqs":%d,"num_waiting_reqs":%d,"num_used_tokens":%d,"num_total_tokens":%d,"max_total_num_tokens":%d,"max_running_requests":%d,"token_usage":%.4f,"memory":{"token_capacity":%d},"queues":{"waiting":%d,"grammar":0,"paused":0,"retracted":0}}]}`,
+			quote(time.Now().UTC().Format(time.RFC3339Nano)), quote(p.Version), st.running, st.waiting, used, used, p.KVTokens, p.MaxRunning, usage, p.KVTokens, st.waiting))
 	case "/model_info", "/get_model_info":
-		s.json(ctx, fmt.Sprintf(`{"model_path":%q,"served_model_name":%q,"tokenizer_path":%q,"is_generation":true,"weight_version":"default"}`, p.Root, p.Model, p.Root))
+		s.json(ctx, fmt.Sprintf(`{"model_path":%s,"served_model_name":%s,"tokenizer_path":%s,"is_generation":true,"weight_version":"default"}`, quote(p.Root), quote(p.Model), quote(p.Root)))
 	case "/abort_request":
 		if !post {
 			return false
@@ -122,8 +122,8 @@ func (s *Server) routeLlama(ctx *fasthttp.RequestCtx, path string, post bool) bo
 	p := s.profile
 	switch path {
 	case "/props":
-		s.json(ctx, fmt.Sprintf(`{"default_generation_settings":{"params":{"n_predict":-1,"ignore_eos":false,"stream":false},"n_ctx":%d},"total_slots":%d,"model_alias":%q,"model_path":%q,"modalities":{"vision":false,"audio":false},"endpoint_slots":true,"endpoint_props":false,"endpoint_metrics":true,"chat_template":"{%% for m in messages %%}<{{ m['role'] }}>\n{{ m['content'] }}\n{%% endfor %%}<assistant>\n","build_info":%q,"is_sleeping":false}`,
-			p.MaxModelLen, p.MaxRunning, p.Model, p.Root, p.Version))
+		s.json(ctx, fmt.Sprintf(`{"default_generation_settings":{"params":{"n_predict":-1,"ignore_eos":false,"stream":false},"n_ctx":%d},"total_slots":%d,"model_alias":%s,"model_path":%s,"modalities":{"vision":false,"audio":false},"endpoint_slots":true,"endpoint_props":false,"endpoint_metrics":true,"chat_template":"{%% for m in messages %%}<{{ m['role'] }}>\n{{ m['content'] }}\n{%% endfor %%}<assistant>\n","build_info":%s,"is_sleeping":false}`,
+			p.MaxModelLen, p.MaxRunning, quote(p.Model), quote(p.Root), quote(p.Version)))
 	case "/slots":
 		s.slots(ctx)
 	case "/apply-template", "/v1/chat/completions/input_tokens":
@@ -200,13 +200,13 @@ func (s *Server) models(ctx *fasthttp.RequestCtx) {
 	created := s.sched.start.Unix()
 	switch p.Dialect {
 	case SGLang:
-		s.json(ctx, fmt.Sprintf(`{"object":"list","data":[{"id":%q,"object":"model","created":%d,"owned_by":"sglang","root":%q,"parent":null,"max_model_len":%d}]}`, p.Model, created, p.Model, p.MaxModelLen))
+		s.json(ctx, fmt.Sprintf(`{"object":"list","data":[{"id":%s,"object":"model","created":%d,"owned_by":"sglang","root":%s,"parent":null,"max_model_len":%d}]}`, quote(p.Model), created, quote(p.Model), p.MaxModelLen))
 	case LlamaCPP:
-		s.json(ctx, fmt.Sprintf(`{"models":[{"name":%q,"model":%q,"modified_at":"","size":"","digest":"","type":"model","description":"","tags":[""],"capabilities":["completion"],"parameters":"","details":{"parent_model":"","format":"gguf","family":"","families":[""],"parameter_size":"","quantization_level":""}}],"object":"list","data":[{"id":%q,"aliases":[%q],"tags":[],"object":"model","created":%d,"owned_by":"llamacpp","meta":{"vocab_type":2,"n_vocab":%d,"n_ctx":%d,"n_ctx_train":%d,"n_embd":2048,"n_params":1000000000,"size":2000000000,"ftype":"F16"}}]}`,
-			p.Model, p.Model, p.Model, p.Model, created, promptIDs+idRange, p.MaxModelLen, p.MaxModelLen))
+		s.json(ctx, fmt.Sprintf(`{"models":[{"name":%s,"model":%s,"modified_at":"","size":"","digest":"","type":"model","description":"","tags":[""],"capabilities":["completion"],"parameters":"","details":{"parent_model":"","format":"gguf","family":"","families":[""],"parameter_size":"","quantization_level":""}}],"object":"list","data":[{"id":%s,"aliases":[%s],"tags":[],"object":"model","created":%d,"owned_by":"llamacpp","meta":{"vocab_type":2,"n_vocab":%d,"n_ctx":%d,"n_ctx_train":%d,"n_embd":2048,"n_params":1000000000,"size":2000000000,"ftype":"F16"}}]}`,
+			quote(p.Model), quote(p.Model), quote(p.Model), quote(p.Model), created, promptIDs+idRange, p.MaxModelLen, p.MaxModelLen))
 	default:
-		s.json(ctx, fmt.Sprintf(`{"object":"list","data":[{"id":%q,"object":"model","created":%d,"owned_by":"vllm","root":%q,"parent":null,"max_model_len":%d,"permission":[{"id":"modelperm-%s","object":"model_permission","created":%d,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*","group":null,"is_blocking":false}]}]}`,
-			p.Model, created, p.Root, p.MaxModelLen, hexID(hash(fnvOffset, p.Model)), created))
+		s.json(ctx, fmt.Sprintf(`{"object":"list","data":[{"id":%s,"object":"model","created":%d,"owned_by":"vllm","root":%s,"parent":null,"max_model_len":%d,"permission":[{"id":"modelperm-%s","object":"model_permission","created":%d,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*","group":null,"is_blocking":false}]}]}`,
+			quote(p.Model), created, quote(p.Root), p.MaxModelLen, hexID(hash(fnvOffset, p.Model)), created))
 	}
 }
 
