@@ -30,7 +30,8 @@ var rooms = map[string][]string{
 	"sim":        {"stamp"},
 	"proxy":      {"hist", "detect", "wire", "stamp", "stream", "metrics", "upstream"},
 	"loadgen":    {"hist", "detect", "wire", "stamp", "stream", "matrix", "engine", "upstream"},
-	"report":     {"hist", "stream", "matrix"},
+	"compare":    {"stream", "matrix"},
+	"report":     {"hist", "stream", "matrix", "compare"},
 	"enginetest": {"enginetest/tinymodel"},
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,7 @@ type document struct {
 func writeJSON(w io.Writer, runs []*matrix.Run) error {
 	docs := make([]document, len(runs))
 	for i, run := range runs {
-		docs[i] = document{Header: run.Header, Cells: run.Cells}
+		docs[i] = document{Header: shareable(run.Header), Cells: run.Cells}
 		if docs[i].Cells == nil {
 			docs[i].Cells = []matrix.Cell{}
 		}
@@ -91,7 +92,7 @@ func writeCSV(w io.Writer, runs []*matrix.Run) error {
 	}
 	for _, run := range runs {
 		for i := range run.Cells {
-			row = append(row[:0], run.Header.Start.UTC().Format("2006-01-02T15:04:05Z"))
+			row = append(row[:0], startWord(&run.Header))
 			for _, col := range csvColumns {
 				row = append(row, col.of(&run.Cells[i]))
 			}
@@ -102,6 +103,24 @@ func writeCSV(w io.Writer, runs []*matrix.Run) error {
 	}
 	out.Flush()
 	return out.Error()
+}
+
+// startWord names a run by its start; empty where the file does not tell.
+func startWord(h *matrix.Header) string {
+	if h.Start.IsZero() {
+		return ""
+	}
+	return h.Start.UTC().Format("2006-01-02T15:04:05Z")
+}
+
+// shareable is the header with the user's notes redacted.
+func shareable(h matrix.Header) matrix.Header {
+	notes := maps.Clone(h.Notes)
+	for k, v := range notes {
+		notes[k] = redact(v)
+	}
+	h.Notes = notes
+	return h
 }
 
 func exact(v stream.Null[float64]) string {

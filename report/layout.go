@@ -102,9 +102,14 @@ func title(run *matrix.Run) string {
 	if name == "" {
 		name = "unknown model"
 	}
+	if e.Kind == "" {
+		return name
+	}
 	return strings.TrimSpace(fmt.Sprintf("%s on %s %s", name, e.Kind, e.Version))
 }
 
+// facts are what a reader needs to know to place the numbers. What a file does
+// not say is left out, but for the capacities: that they are unknown matters.
 func facts(run *matrix.Run) [][2]string {
 	h, e, c := &run.Header, &run.Header.Engine, &run.Header.Config
 	known := func(n int) string {
@@ -113,24 +118,47 @@ func facts(run *matrix.Run) [][2]string {
 		}
 		return strconv.Itoa(n) + " tokens"
 	}
-	fs := [][2]string{
-		{"server", c.URL},
-		{"model limit", known(e.MaxModelLen)},
-		{"KV capacity", known(e.KVTokens)},
-		{"window", fmt.Sprintf("%g s, settle %g s, max tokens %d", c.DurationS, c.SettleS, c.MaxTokens)},
-		{"rules", fmt.Sprintf("on-loop %s, prefix %s, kv-rule %s, EOS %s", c.OnLoop, c.Prefix, c.KVRule,
-			map[bool]string{true: "ignored (--force-length)", false: "respected"}[c.ForceLength])},
-		{"measured by", h.Tool + ", " + stampWords(run.Cells)},
-		{"started", h.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
+	var fs [][2]string
+	add := func(name, value string) {
+		if value != "" {
+			fs = append(fs, [2]string{name, value})
+		}
 	}
-	if h.Proxy != "" {
-		fs = append(fs, [2]string{"proxy", h.Proxy})
+	add("server", c.URL)
+	add("model limit", known(e.MaxModelLen))
+	add("KV capacity", known(e.KVTokens))
+	add("window", windowWords(c))
+	add("rules", ruleWords(c))
+	add("measured by", h.Tool+", "+stampWords(run.Cells))
+	if !h.Start.IsZero() {
+		add("started", h.Start.UTC().Format("2006-01-02 15:04:05 UTC"))
 	}
+	add("proxy", h.Proxy)
 	for _, k := range slices.Sorted(maps.Keys(h.Notes)) {
-		fs = append(fs, [2]string{k, h.Notes[k]})
+		add(k, redact(h.Notes[k]))
 	}
 	return fs
 }
+
+func windowWords(c *matrix.Config) string {
+	s := fmt.Sprintf("%g s", c.DurationS)
+	if !imported(c) {
+		s += fmt.Sprintf(", settle %g s", c.SettleS)
+	}
+	return s + fmt.Sprintf(", max tokens %d", c.MaxTokens)
+}
+
+func ruleWords(c *matrix.Config) string {
+	if imported(c) {
+		return "not stated"
+	}
+	return fmt.Sprintf("on-loop %s, prefix %s, kv-rule %s, EOS %s", c.OnLoop, c.Prefix, c.KVRule,
+		map[bool]string{true: "ignored (--force-length)", false: "respected"}[c.ForceLength])
+}
+
+// imported reports whether the settings are those of another tool's file, which
+// names none of our rules.
+func imported(c *matrix.Config) bool { return c.OnLoop == "" }
 
 // stampWords says who took the instants behind the cells.
 func stampWords(cells []matrix.Cell) string {
@@ -141,7 +169,7 @@ func stampWords(cells []matrix.Cell) string {
 		}
 	}
 	if len(seen) == 0 {
-		return "no stamps"
+		return "clock not stated"
 	}
 	return strings.Join(seen, " and ") + " stamps"
 }

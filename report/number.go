@@ -16,11 +16,11 @@ func contextLabel(tokens int) string {
 	return strconv.Itoa(tokens)
 }
 
-// significant prints v with about four significant digits and no exponent: what
-// a stopwatch on a socket can honestly claim.
+// significant prints v with about five significant digits and no exponent: more
+// is not there to be had from a stopwatch on a socket.
 func significant(v float64) string {
 	switch {
-	case v >= 1000:
+	case v >= 10000:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case v >= 100:
 		return strconv.FormatFloat(v, 'f', 1, 64)

@@ -20,38 +20,14 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// published reads a published matrix as a run: its rows carry the keys of our
-// cell lines, which is what this proves on the way.
+// published reads one of the published matrices in testdata.
 func published(t *testing.T, name string) *matrix.Run {
 	t.Helper()
-	p, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	run, err := ReadFile(filepath.Join("testdata", name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var seed struct {
-		Model, Engine string
-		Version       string  `json:"engine_version"`
-		Seconds       float64 `json:"seconds"`
-		MaxOutput     int     `json:"max_output"`
-		GPU, Launch   string
-		Rows          []matrix.Cell
-	}
-	if err := json.Unmarshal(p, &seed); err != nil {
-		t.Fatal(err)
-	}
-	if len(seed.Rows) == 0 {
-		t.Fatal("the published matrix has no rows")
-	}
-	return &matrix.Run{
-		Header: matrix.Header{
-			Tool: "streamgauge test", Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-			Engine: matrix.Engine{Kind: seed.Engine, Version: seed.Version, Model: seed.Model, MaxModelLen: 262144},
-			Config: matrix.Config{URL: "http://gpu:8000", DurationS: seed.Seconds, SettleS: 3, MaxTokens: seed.MaxOutput, OnLoop: "discard", Prefix: "shared", KVRule: "distinct"},
-			Notes:  map[string]string{"gpu": seed.GPU},
-		},
-		Cells: seed.Rows,
-		End:   &matrix.Footer{Outcome: "done"},
-	}
+	return run
 }
 
 // warned is a small run that has one of everything a footnote can say.

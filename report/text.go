@@ -74,24 +74,32 @@ func textTable(b *bufio.Writer, t table) {
 }
 
 // hang writes text behind a label, wrapped to textWidth with the following
-// lines indented below its start. A word longer than a line is not broken.
+// lines indented below its start. A word longer than a line, as launch commands
+// have, is broken where the line ends.
 func hang(b *bufio.Writer, label, text string) {
 	indent := utf8.RuneCountInString(label)
 	b.WriteString(label)
 	col := indent
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		if i > 0 {
-			if col+1+n > textWidth {
-				b.WriteString("\n" + strings.Repeat(" ", indent))
-				col = indent
-			} else {
-				b.WriteByte(' ')
-				col++
-			}
+	next := func() {
+		b.WriteString("\n" + strings.Repeat(" ", indent))
+		col = indent
+	}
+	for i, field := range strings.Fields(text) {
+		word := []rune(field)
+		if i > 0 && col+1+len(word) > textWidth {
+			next()
+		} else if i > 0 {
+			b.WriteByte(' ')
+			col++
 		}
-		b.WriteString(word)
-		col += n
+		for col+len(word) > textWidth {
+			room := textWidth - col
+			b.WriteString(string(word[:room]))
+			word = word[room:]
+			next()
+		}
+		b.WriteString(string(word))
+		col += len(word)
 	}
 	b.WriteByte('\n')
 }

@@ -14,15 +14,16 @@ import (
 func newReport(s streams) *cobra.Command {
 	var format, out string
 	cmd := &cobra.Command{
-		Use:     "report RUN.ndjson…",
-		Short:   "remake a report from run files",
-		Long:    "Remakes any report from run files alone; several files stand one after the other.",
+		Use:   "report RUN.ndjson…",
+		Short: "remake a report from run files",
+		Long: "Remakes any report from run files alone; several files stand one after the other.\n" +
+			"A file is a run file, a JSON report of one run, or the JSON of a published matrix.",
 		Example: "  loadgen report streamgauge-20260102-030405/run.ndjson --format markdown -o matrix.md",
 		Args:    program.SomeFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var runs []*matrix.Run
 			for _, path := range args {
-				r, err := matrix.ReadFile(path)
+				r, err := report.ReadFile(path)
 				if err != nil {
 					return err
 				}

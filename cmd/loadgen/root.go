@@ -21,7 +21,7 @@ type streams struct {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := streams{stdin, stdout, stderr}
 	root := newMeasure(s, "loadgen")
-	root.AddCommand(newMeasure(s, "run"), newDemo(s), newOnce(s), newProbe(s), newReport(s), newSim(s), newLoops(s), newInspect(s))
+	root.AddCommand(newMeasure(s, "run"), newDemo(s), newOnce(s), newProbe(s), newReport(s), newCompare(s), newSim(s), newLoops(s), newInspect(s))
 	return program.Execute(ctx, root, args, stdin, stdout, stderr)
 }
 
