@@ -60,10 +60,24 @@ func openReceiver(c net.Conn) *receiver {
 	return r
 }
 
+// keepStamping holds stamping on for the host, from the first use to the end of
+// the process, by a socket that is never closed. The kernel switches it with the
+// first and last socket that asks for it, in deferred work that patches code on
+// all processors: without this, after each idle moment the first bytes would
+// come without a stamp.
+var keepStamping = sync.OnceFunc(func() {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return // then each socket does for itself
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+})
+
 // enable sets SO_TIMESTAMPNS. It has the form of net.Dialer.Control. On a
 // listener the accepted sockets inherit the option, so that even bytes queued
 // before the accept are stamped.
 func enable(_, _ string, raw syscall.RawConn) error {
+	keepStamping()
 	var opt error
 	if err := raw.Control(func(fd uintptr) {
 		opt = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
