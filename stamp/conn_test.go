@@ -136,25 +136,6 @@ func TestStampOfLateReads(t *testing.T) {
 	}
 }
 
-// Stamping stays on while no connection is open: the first read of the next one
-// has a stamp.
-func TestStampingOutlivesConnections(t *testing.T) {
-	needKernel(t)
-	warm(t)
-	for i := range 20 {
-		peer, c := tcpPair(t, false)
-		peer.Write([]byte("x"))
-		if _, err := c.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		if _, src := c.Stamp(); src != Kernel {
-			t.Fatalf("connection %d: got source %v for its first bytes, want kernel", i, src)
-		}
-		peer.Close()
-		c.Close()
-	}
-}
-
 // What a read leaves in a merged segment must not take a later stamp, or the
 // bytes before it would look like a segment of their own. So a small buffer gets
 // all that was there, in pieces, with one stamp.
