@@ -46,6 +46,10 @@ type Client struct {
 // closed by the server before any byte of a response, the body can be
 // replayed, and no time limit was reached. The second connection is a new one.
 //
+// The response is looked for when the request has been written, or cannot be
+// written any further. A server that answers early and neither reads on nor
+// closes is found out by WriteLimit.
+//
 // Errors of a request that was begun are *Error.
 func (c *Client) Do(ctx context.Context, req *Request) (*Response, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -59,8 +63,8 @@ func (c *Client) Do(ctx context.Context, req *Request) (*Response, error) {
 }
 
 func (c *Client) do(ctx context.Context, cn *conn, req *Request) (*Response, error) {
-	r := &Response{client: c, c: cn, req: req}
-	stale, err := r.exchange(ctx)
+	r := &Response{client: c, c: cn}
+	stale, err := r.exchange(ctx, req)
 	if err == nil {
 		return r, nil
 	}
@@ -77,8 +81,8 @@ func (c *Client) do(ctx context.Context, cn *conn, req *Request) (*Response, err
 		}
 		return nil, err
 	}
-	r = &Response{client: c, c: cn, req: req, Retries: 1}
-	if _, err = r.exchange(ctx); err != nil {
+	r = &Response{client: c, c: cn, Retries: 1}
+	if _, err = r.exchange(ctx, req); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -142,9 +142,14 @@ func (r *Request) appendFraming(dst, name []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// slice is the most that one write takes, so that the write limit is one on
-// progress and not on the size of the body.
-const slice = 256 << 10
+const (
+	// slice is the most that one write takes, so that the write limit is one
+	// on progress and not on the size of the body.
+	slice = 256 << 10
+	// joined is the size up to which head and body leave in one write. A
+	// larger body is not copied: prompts have megabytes.
+	joined = 8 << 10
+)
 
 // write sends the request to cn. An error that is not the connection's comes as
 // *Error.
@@ -155,13 +160,15 @@ func (r *Request) write(cn *conn, host string) error {
 		return &Error{Op: OpWrite, Err: err}
 	}
 	if r.replayable() {
-		// Head and body leave in one write, so in one segment if they fit.
-		k := min(len(r.Body), slice-min(slice, len(head)))
-		cn.out = append(head, r.Body[:k]...)
-		if err := cn.write(cn.out); err != nil {
+		body := r.Body
+		if len(head)+len(body) <= joined {
+			cn.out = append(head, body...)
+			head, body = cn.out, nil
+		}
+		if err := cn.write(head); err != nil {
 			return err
 		}
-		for b := r.Body[k:]; len(b) > 0; b = b[min(slice, len(b)):] {
+		for b := body; len(b) > 0; b = b[min(slice, len(b)):] {
 			if err := cn.write(b[:min(slice, len(b))]); err != nil {
 				return err
 			}

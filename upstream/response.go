@@ -42,7 +42,6 @@ type Response struct {
 
 	client *Client
 	c      *conn
-	req    *Request
 	frame  framing
 	left   int64 // of a byLength body
 	chunks chunked
@@ -60,7 +59,7 @@ type Response struct {
 
 // exchange sends the request and reads the head. stale: the connection was dead
 // before a byte of a response came. On error the connection is gone.
-func (r *Response) exchange(ctx context.Context) (stale bool, err error) {
+func (r *Response) exchange(ctx context.Context, req *Request) (stale bool, err error) {
 	if ctx.Done() != nil {
 		r.cancelled = make(chan struct{})
 		r.unwatch = context.AfterFunc(ctx, func() {
@@ -74,7 +73,7 @@ func (r *Response) exchange(ctx context.Context) (stale bool, err error) {
 	if host == "" {
 		host = r.client.Addr
 	}
-	werr := r.req.write(r.c, host)
+	werr := req.write(r.c, host)
 	if werr != nil && !r.answered(werr) {
 		var e *Error
 		if !errors.As(werr, &e) {
@@ -86,7 +85,7 @@ func (r *Response) exchange(ctx context.Context) (stale bool, err error) {
 	if werr != nil {
 		limit = lateAnswer
 	}
-	got, err := r.readHead(limit)
+	got, err := r.readHead(req, limit)
 	if err != nil {
 		gone := isGone(err)
 		op := OpHeader
@@ -124,7 +123,7 @@ func (r *Response) answered(werr error) bool {
 }
 
 // readHead reads the head and settles the framing; got: a byte has come.
-func (r *Response) readHead(limit time.Duration) (got bool, err error) {
+func (r *Response) readHead(req *Request, limit time.Duration) (got bool, err error) {
 	c := r.c
 	if limit > 0 {
 		// It fails on a closed connection only, and the read tells how it was.
@@ -146,8 +145,8 @@ func (r *Response) readHead(limit time.Duration) (got bool, err error) {
 		if interim == 100 {
 			return got, errors.New("over 100 interim responses")
 		}
-		if r.req.Interim != nil {
-			r.req.Interim(h.status, h.fields)
+		if req.Interim != nil {
+			req.Interim(h.status, h.fields)
 		}
 		c.w = copy(c.in, c.in[c.r:c.w])
 		c.r = 0
@@ -155,7 +154,7 @@ func (r *Response) readHead(limit time.Duration) (got bool, err error) {
 	if limit > 0 {
 		_ = c.SetReadDeadline(time.Time{})
 	}
-	if r.frame, err = h.framing(r.req.method()); err != nil {
+	if r.frame, err = h.framing(req.method()); err != nil {
 		return got, err
 	}
 	if err := h.fill(&r.Header, r.frame); err != nil {
