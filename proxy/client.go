@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
@@ -32,6 +34,22 @@ type clientConn struct {
 	*stamp.Conn
 	// unread: the client was answered before it had sent its whole body.
 	unread atomic.Bool
+	// hijacked is what ends the exchange that is taking the connection out of
+	// the server's loop, until its handler runs.
+	hijacked atomic.Pointer[func()]
+}
+
+// hijack takes the connection out of the server's loop: run gets it, through the
+// server's wrapper that holds what is already read, and the server closes it
+// when run returns. lost is called instead if the server closes it before.
+func (c *clientConn) hijack(ctx *fasthttp.RequestCtx, run func(net.Conn), lost func()) {
+	c.hijacked.Store(&lost)
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(buffered net.Conn) {
+		if c.hijacked.Swap(nil) != nil {
+			run(buffered)
+		}
+	})
 }
 
 // lingerFor is how long a client may go on sending after its answer.
@@ -44,7 +62,11 @@ func (c *clientConn) Close() error {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
 		_, _ = io.Copy(io.Discard, c.Conn)
 	}
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	if lost := c.hijacked.Swap(nil); lost != nil {
+		(*lost)()
+	}
+	return err
 }
 
 // pieces holds the buffers of ReadFrom. 16 KiB: a token is some 200 bytes, and a

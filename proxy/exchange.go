@@ -77,13 +77,14 @@ func (x *exchange) end(c stream.Cause) {
 			_ = x.resp.Close()
 		}
 		x.cancel(errOver)
-		x.p.forget(x)
 		upstream := ""
 		if x.backend != nil {
 			x.backend.open.Add(-1)
 			upstream = x.backend.name
 		}
 		x.p.metrics.Request(x.route, upstream, x.status, x.book(c, now), now.Sub(x.received))
+		// Last: Shutdown closes the record file when nothing is open.
+		x.p.forget(x)
 	})
 }
 

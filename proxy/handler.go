@@ -127,8 +127,9 @@ func (x *exchange) readBody(ctx *fasthttp.RequestCtx, client *clientConn, req *u
 		req.BodyStream, req.BodySize = in, size
 		return nil, nil
 	}
+	// Grown as the bytes come: an announced length costs its sender nothing.
 	// Room for one byte more tells a body that ends here from one that goes on.
-	buf := make([]byte, 0, max(size, 512)+1)
+	buf := make([]byte, 0, min(max(size, 512), firstBody)+1)
 	for {
 		if int64(len(buf)) > limit {
 			// A chunked body that is not small.
@@ -150,6 +151,9 @@ func (x *exchange) readBody(ctx *fasthttp.RequestCtx, client *clientConn, req *u
 	req.Body = buf
 	return buf, nil
 }
+
+// firstBody is the first size of a body's buffer.
+const firstBody = 64 << 10
 
 // bodyReader reads a request's body from its client: it bounds each read's
 // silence and the whole body's length, and tells a body that was cut from one

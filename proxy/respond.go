@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"strconv"
 	"sync"
 
@@ -132,8 +133,7 @@ func (x *exchange) respondUntilClose(ctx *fasthttp.RequestCtx, client *clientCon
 	head := appendHead(nil, x.resp, false)
 	head = append(head[:len(head)-2], "Connection: close\r\n\r\n"...)
 	x.p.hijacked.Add(1)
-	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(hijack(func() {
+	client.hijack(ctx, func(net.Conn) {
 		defer x.p.hijacked.Done()
 		t := &tap{x: x}
 		_, err := client.Write(head)
@@ -145,5 +145,8 @@ func (x *exchange) respondUntilClose(ctx *fasthttp.RequestCtx, client *clientCon
 		if !whole {
 			_ = client.Abort()
 		}
-	}))
+	}, func() {
+		defer x.p.hijacked.Done()
+		x.end(stream.Cause{Kind: stream.Gone})
+	})
 }

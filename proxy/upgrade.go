@@ -10,10 +10,6 @@ import (
 	"github.com/streamgauge/streamgauge/stream"
 )
 
-// hijack is a connection's life outside of the server's loop. The server closes
-// the connection when f returns.
-func hijack(f func()) fasthttp.HijackHandler { return func(net.Conn) { f() } }
-
 // upgrade passes a 101 on and joins the two connections until one side ends
 // (WebSocket, vLLM's realtime endpoint). What runs over it is not looked at.
 func (x *exchange) upgrade(ctx *fasthttp.RequestCtx, client *clientConn) {
@@ -34,8 +30,7 @@ func (x *exchange) upgrade(ctx *fasthttp.RequestCtx, client *clientConn) {
 	x.unwatch()
 	x.unwatch = func() {}
 	x.p.hijacked.Add(1)
-	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(buffered net.Conn) {
+	client.hijack(ctx, func(buffered net.Conn) {
 		defer x.p.hijacked.Done()
 		defer x.end(stream.Cause{Kind: stream.EOF})
 		// Shutdown ends an upgraded connection as it ends a stream.
@@ -68,5 +63,9 @@ func (x *exchange) upgrade(ctx *fasthttp.RequestCtx, client *clientConn) {
 		_ = client.Close()
 		_ = server.Close()
 		up.Wait()
+	}, func() {
+		defer x.p.hijacked.Done()
+		_ = server.Close()
+		x.end(stream.Cause{Kind: stream.Gone})
 	})
 }

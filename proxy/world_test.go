@@ -254,6 +254,13 @@ func (t *teeReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// addr is the data port's address.
+func (w *world) addr() string {
+	w.t.Helper()
+	eventually(w.t, "the data port is served", func() bool { return w.p.dataAddr() != "" })
+	return w.p.dataAddr()
+}
+
 // ask does a GET at the admin port.
 func (w *world) ask(target string, lines ...string) answer {
 	w.t.Helper()
