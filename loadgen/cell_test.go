@@ -115,7 +115,7 @@ func TestR18(t *testing.T) {
 		{"too short", 600 * time.Second, matrix.Failed, "prime"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			scripted(t, &slow, func(int, *sim.Played) sim.Script { return steady(700 * time.Second) }, func(r *scriptRig) {
+			scripted(t, func() sim.Script { return slow }, func(int, *sim.Played) sim.Script { return steady(700 * time.Second) }, func(r *scriptRig) {
 				// The switches are not what is slow here.
 				cfg := oneCell(1)
 				cfg.TTFTTimeout = c.ttft
@@ -203,6 +203,26 @@ func TestR23(t *testing.T) {
 			if rec.Status == 429 && (rec.End != stream.Failed || rec.Reason != "http_status" || !strings.Contains(rec.Error, "slow down, please")) {
 				t.Errorf("429: %s (%s) %q, want failed (http_status) with the message", rec.End, rec.Reason, rec.Error)
 			}
+		}
+	})
+}
+
+// TestBusyPrime: a server that is busy when a cell is primed is asked again, at
+// the time it names.
+func TestBusyPrime(t *testing.T) {
+	busy := sim.Script{Status: 503, Header: []string{"Content-Type: application/json", "Retry-After: 4"}, Writes: []sim.Write{{Bytes: []byte(`{"error":{"message":"busy"}}`)}}}
+	n := 0
+	scripted(t, func() sim.Script {
+		if n++; n == 2 { // the first is the negotiation's
+			return busy
+		}
+		return oneToken
+	}, func(int, *sim.Played) sim.Script { return steady(50 * time.Millisecond) }, func(r *scriptRig) {
+		begin := time.Now()
+		want(t, cellOf(t, r.run(oneCell(1)), matrix.Decode, 0, 1), matrix.Valid, "", "")
+		first := r.measured()[0].Read
+		if d := first.Sub(begin); d < 4*time.Second || d > 5*time.Second {
+			t.Errorf("the cell began after %v, want the 4s of Retry-After", d)
 		}
 	})
 }

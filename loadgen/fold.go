@@ -150,13 +150,13 @@ func (c *cell) numbers(slots [][]*life) matrix.Cell {
 		out.PerSecond = c.window.perSecond(lives)
 		out.CI95 = c.window.rateCI95(&out, spans, trimmed || out.Loops > 0)
 	}
-	switch {
-	case counted.assumed > 0 && counted.measured:
+	if counted.scaled > 0 {
 		out.Warn("usage_final_aborted", fmt.Sprintf(
-			"%d streams were cut short before the server told their count: %.4g tokens an event are assumed, as in the completed streams", counted.assumed, counted.perEvent))
-	case counted.assumed > 0:
+			"%d streams were cut short before the server told their count: %.4g tokens an event are assumed, as in the completed streams", counted.scaled, counted.perEvent))
+	}
+	if counted.estimated > 0 {
 		out.Warn("tokens_estimated", fmt.Sprintf(
-			"%d streams tell no token count: one token an event is assumed", counted.assumed))
+			"%d streams tell no token count: one token an event is assumed", counted.estimated))
 	}
 	return out
 }

@@ -53,9 +53,9 @@ func (l *life) before(at stamp.Instant) int {
 
 // counts says what was assumed of streams that tell no counts per event.
 type counts struct {
-	assumed  int     // streams cut short before they told their total
-	perEvent float64 // tokens per event used for them
-	measured bool    // perEvent is that of completed streams of the cell, else 1
+	scaled    int     // streams cut short, counted by perEvent
+	perEvent  float64 // tokens per event of the completed streams; 0: none told
+	estimated int     // streams counted at one token an event, for want of anything better
 }
 
 // settleCounts counts the streams that were cut short before the server told
@@ -69,16 +69,17 @@ func settleCounts(lives []*life) counts {
 			events += float64(len(l.log))
 		}
 	}
-	c := counts{perEvent: 1}
+	var c counts
 	if events > 0 {
-		c.perEvent, c.measured = tokens/events, true
+		c.perEvent = tokens / events
 	}
 	for _, l := range lives {
-		if l.rec.TokensFrom != stream.FromEstimate || l.rec.End == stream.Completed || len(l.log) == 0 {
-			continue
-		}
-		c.assumed++
-		if c.measured {
+		switch {
+		case l.rec.TokensFrom != stream.FromEstimate || len(l.log) == 0:
+		case c.perEvent == 0 || l.rec.End == stream.Completed:
+			c.estimated++
+		default:
+			c.scaled++
 			l.rec.TokensFrom = stream.FromUsageFinal
 			l.rec.Tokens = int(c.perEvent*float64(len(l.log)) + .5)
 			stream.Spread(l.log, l.rec.Tokens)

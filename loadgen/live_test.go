@@ -50,8 +50,8 @@ func TestLive(t *testing.T) {
 		if s.N != 1 || s.Of != 1 || s.Stage != Measuring || s.Active != 3 || s.Decoding != 3 || s.Loops != 0 || s.Failed != 0 {
 			t.Errorf("snapshot %+v, want 3 active and decoding of step 1 of 1", s)
 		}
-		// 4 tokens every 40 ms a stream.
-		if s.TokS < 290 || s.TokS > 310 || s.Left != 7*time.Second {
+		// 4 tokens every 40 ms a stream; an event of each may lie on the edge.
+		if s.TokS < 288 || s.TokS > 312 || s.Left != 7*time.Second {
 			t.Errorf("%.1f tok/s and %v left, want 300 and 7s", s.TokS, s.Left)
 		}
 	})

@@ -58,11 +58,18 @@ func (c *cell) prime(ctx context.Context) ([]*template, *verdict) {
 	return tmpls, nil
 }
 
-// primeShot sends a one-token request behind a head.
+// primeTries bounds how often a busy server is asked again.
+const primeTries = 3
+
+// primeShot sends a one-token request behind a head. A server that is busy (429,
+// 503) is given the time it asks for.
 func (r *runner) primeShot(ctx context.Context, l *lane, t *template, step Step, id string, i int) outcome {
 	r.drained = false
 	l.body = t.append(l.body[:0], r.prompts.primeTail(step.Context, i), id)
 	out := l.run(ctx, shot{id: id, ttft: r.cfg.ttftTimeout(step.Prompt), do: r.client.Do})
+	for try := 1; try < primeTries && out.busy() && sleep(ctx, max(out.retryAfter, time.Second)); try++ {
+		out = l.run(ctx, shot{id: id, ttft: r.cfg.ttftTimeout(step.Prompt), do: r.client.Do})
+	}
 	out.rec.ID, out.rec.Phase, out.rec.Context, out.rec.Concurrency, out.rec.Slot = id, stream.Prime, step.Context, 1, i
 	return out
 }

@@ -103,6 +103,9 @@ func Run(ctx context.Context, cfg Config, deps Deps) (Outcome, error) {
 	}
 	defer r.close()
 	if err := r.learn(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return Outcome{Outcome: Stopped, Message: sentence(cause)}, fmt.Errorf("before anything was measured, %s: %w", sentence(cause), cause)
+		}
 		return Outcome{}, r.redacted(err)
 	}
 	if err := r.begin(ctx); err != nil {

@@ -26,19 +26,19 @@ var oneToken = sim.Script{Writes: sim.MustWrites(`C("a")@50 | FIN("length") U(20
 
 // scripted runs f beside a server that answers the n-th measured request, from
 // 0, with next. One-token requests are answered in 50 ms unless prime is given.
-func scripted(t *testing.T, prime *sim.Script, next func(n int, p *sim.Played) sim.Script, f func(r *scriptRig)) {
+func scripted(t *testing.T, prime func() sim.Script, next func(n int, p *sim.Played) sim.Script, f func(r *scriptRig)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ln := fasthttputil.NewInmemoryListener()
 		if prime == nil {
-			prime = &oneToken
+			prime = func() sim.Script { return oneToken }
 		}
 		measured := make(chan int, 1)
 		measured <- 0
 		s := sim.ServeScript(ln, func(_ int, p *sim.Played) sim.Script {
 			if bytes.Contains(p.Body, []byte(`"max_tokens":1,`)) || bytes.Contains(p.Body, []byte(`"max_tokens":1}`)) {
-				return *prime
+				return prime()
 			}
 			n := <-measured
 			measured <- n + 1

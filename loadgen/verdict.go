@@ -28,6 +28,11 @@ func (v *verdict) err() error {
 // why is what there is to say of a failed stream, the server's own words first.
 func (o *outcome) why() string { return cmp.Or(o.said, o.rec.Error, o.rec.Reason) }
 
+// busy reports whether the server asks to come again later.
+func (o *outcome) busy() bool {
+	return o.status == http.StatusTooManyRequests || o.status == http.StatusServiceUnavailable
+}
+
 // refused is the verdict on an answer, or the lack of one, that another try will
 // not change; nil for any other outcome.
 func refused(out *outcome, at *engine.Target) *verdict {

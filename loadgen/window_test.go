@@ -268,8 +268,8 @@ func TestCountsOfStreamsCutShort(t *testing.T) {
 	part.rec.TokensFrom, part.rec.Tokens = stream.FromEstimate, 2
 
 	c := settleCounts([]*life{whole, part})
-	if got := (counts{assumed: 1, perEvent: 2.5, measured: true}); c != got {
-		t.Errorf("%+v, want %+v", c, got)
+	if want := (counts{scaled: 1, perEvent: 2.5}); c != want {
+		t.Errorf("%+v, want %+v", c, want)
 	}
 	if part.rec.Tokens != 5 || part.rec.TokensFrom != stream.FromUsageFinal || part.tokens(0, 2) != 5 {
 		t.Errorf("cut stream: %d tokens from %s, log %v; want 5 from usage_final", part.rec.Tokens, part.rec.TokensFrom, part.tokens(0, 2))
@@ -277,7 +277,7 @@ func TestCountsOfStreamsCutShort(t *testing.T) {
 
 	alone := lifeAt(0, 5, stream.Cancelled, clean, 1, 2)
 	alone.rec.TokensFrom, alone.rec.Tokens = stream.FromEstimate, 2
-	if c := settleCounts([]*life{alone}); c.measured || c.assumed != 1 || alone.rec.Tokens != 2 {
+	if c := settleCounts([]*life{alone}); c != (counts{estimated: 1}) || alone.rec.Tokens != 2 {
 		t.Errorf("without a completed stream: %+v, %d tokens; want 1 per event", c, alone.rec.Tokens)
 	}
 }
