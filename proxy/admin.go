@@ -45,6 +45,7 @@ func (p *Proxy) newAdmin() *fasthttp.Server {
 		WriteTimeout:          time.Minute,
 		IdleTimeout:           2 * time.Minute,
 		MaxRequestBodySize:    1 << 10,
+		ReadBufferSize:        64 << 10, // a query may name many ids
 		Concurrency:           256,
 		CloseOnShutdown:       true,
 		SecureErrorLogMessage: true,

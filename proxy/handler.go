@@ -75,6 +75,9 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 	case errors.Is(err, errTooLarge):
 		x.refuse(ctx, faultTooLarge, stream.Cause{Kind: stream.EOF})
 		return
+	case upstream.IsTimeout(err):
+		x.refuse(ctx, faultSlow, stream.Cause{Kind: stream.EOF})
+		return
 	case err != nil:
 		x.refuse(ctx, faultRequest, stream.Cause{Kind: stream.Gone, Err: err})
 		return
@@ -277,6 +280,8 @@ func (x *exchange) fail(ctx *fasthttp.RequestCtx, err error) {
 	case errors.Is(err, errTooLarge):
 		f, c = faultTooLarge, stream.Cause{Kind: stream.EOF}
 	case ue == nil:
+	case ue.Op == upstream.OpRequestBody && ue.Timeout():
+		f, c = faultSlow, stream.Cause{Kind: stream.EOF}
 	case ue.Op == upstream.OpRequestBody:
 		f, c = faultRequest, stream.Cause{Kind: stream.Gone}
 	case errors.Is(err, upstream.ErrNoFreeConns):
