@@ -165,7 +165,9 @@ func sumWindow(in DecodeInput) *sums {
 		r := &in.Records[i]
 		s.streams++
 		s.outcome(r, in)
-		s.stamps = mixed(s.stamps, r.Stamps)
+		if r.HeadersNS.OK { // else nothing of it was stamped
+			s.stamps = mixed(s.stamps, r.Stamps)
+		}
 		if r.PromptTokens.OK {
 			s.prompts = append(s.prompts, r.PromptTokens.V)
 		}

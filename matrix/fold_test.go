@@ -116,6 +116,17 @@ func TestFoldMostlyLooped(t *testing.T) {
 	near(t, "clean_share", c.CleanShare, 0.2)
 }
 
+// TestStampsOfUnansweredStreams: a stream cut while the server left it waiting
+// brought no stamp, and once made its cell's stamps mixed.
+func TestStampsOfUnansweredStreams(t *testing.T) {
+	answered := steady(0, 10*time.Millisecond)
+	answered.HeadersNS = stream.Some(int64(1e6))
+	waiting := stream.Record{Slot: 1, End: stream.Cancelled, Stamps: "user", SentNS: stream.Some(99 * second), EndNS: stream.Some(11 * second)}
+	if c := FoldDecode(input(answered, waiting)); c.Stamps != "kernel" {
+		t.Errorf("stamps %q, want those of the one stream that was answered", c.Stamps)
+	}
+}
+
 // TestFoldMostlyRepeating: slow streams that repeat themselves from their first
 // token on, but reach no verdict in the window, once gave a valid cell without a
 // total.
