@@ -19,6 +19,7 @@ const Version = 1
 type Writer struct {
 	f    *os.File
 	good int64 // length of the file up to the last whole line
+	tail bool  // behind good stands what the first Write takes off, see Append
 	err  error
 }
 
@@ -43,6 +44,12 @@ func (w *Writer) Write(line any) error {
 		return fmt.Errorf("run file line: %w", err)
 	}
 	p = append(p, '\n')
+	if w.tail {
+		if w.err = w.f.Truncate(w.good); w.err != nil {
+			return w.err
+		}
+		w.tail = false
+	}
 	if _, err := w.f.Write(p); err != nil {
 		w.err = err
 		if terr := w.f.Truncate(w.good); terr != nil {
@@ -59,7 +66,8 @@ func (w *Writer) Close() error {
 	return errors.Join(w.err, w.f.Sync(), w.f.Close())
 }
 
-// Run is a whole run file.
+// Run is a whole run file. Of a cell that was run again, in a resumed run, only
+// the last stands here, with its records, in the place of the first.
 type Run struct {
 	Header  Header
 	Records []stream.Record
@@ -67,6 +75,8 @@ type Run struct {
 	Notes   []Note
 	End     *Footer   // nil: the run was cut off
 	Bad     []BadLine // lines that could not be read; reading goes on
+
+	ends []int // ends[i]: number of records read when Cells[i] came; they are its own back to ends[i-1]
 }
 
 // BadLine is a line of a run file that is not one of ours.
@@ -101,6 +111,7 @@ func Read(r io.Reader) (*Run, error) {
 		}
 		return nil, errors.New("not a run file: it is empty")
 	}
+	run.settle()
 	return run, nil
 }
 
@@ -122,7 +133,11 @@ func (run *Run) line(p []byte, header *bool) error {
 	case "record":
 		return appendLine(p, &run.Records)
 	case "cell":
-		return appendLine(p, &run.Cells)
+		if err := appendLine(p, &run.Cells); err != nil {
+			return err
+		}
+		run.ends = append(run.ends, len(run.Records))
+		return nil
 	case "note":
 		return appendLine(p, &run.Notes)
 	case "end":
