@@ -424,3 +424,27 @@ func TestAbandoned(t *testing.T) {
 		return openFDs(t) <= fds+20 && runtime.NumGoroutine() <= routines+50
 	})
 }
+
+// TestFaultKeepsTheConnection: a client whose engine is away need not dial anew
+// for each try.
+func TestFaultKeepsTheConnection(t *testing.T) {
+	dead := loopbackListener(t)
+	addr := dead.Addr().String()
+	_ = dead.Close()
+	w := sockets(t, Config{Upstreams: []string{"http://" + addr}}, nil)
+	defer w.close()
+	c, err := w.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	br := bufio.NewReader(c)
+	for i := range 20 {
+		if a := hear(t, c, br, chat()); a.err != nil || a.status != 502 || a.closed {
+			t.Fatalf("try %d: got %d, %v, closed %v, want 502 and the connection kept", i, a.status, a.err, a.closed)
+		}
+	}
+	if n := strings.Count(w.logs.String(), "no response from the upstream"); n == 0 || n > 10 {
+		t.Errorf("got %d log lines, want a few", n)
+	}
+}

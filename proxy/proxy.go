@@ -29,6 +29,7 @@ var noDeadline time.Time
 type Proxy struct {
 	cfg      Config
 	log      zerolog.Logger
+	faults   zerolog.Logger // log, a few lines a second: an engine that is down fails every request
 	metrics  *metrics.Set
 	backends []*backend
 	turn     atomic.Uint64
@@ -70,6 +71,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 		cfg: cfg, log: log, metrics: metrics.New(cfg.Version), runID: hex.EncodeToString(run[:]),
 		open: map[*exchange]struct{}{}, empty: make(chan struct{}),
 	}
+	p.faults = log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second})
 	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, EventLog: true, MaxLog: maxLog}
 	p.ring = newRing(p.runID, cfg.Records, cfg.RecordBytes)
 	p.metrics.SetModels(cfg.Models)
