@@ -1,13 +1,17 @@
 package loadgen
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"runtime"
 	"slices"
 	"time"
 
+	"github.com/streamgauge/streamgauge/detect"
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stamp"
 )
@@ -24,6 +28,8 @@ func (r *runner) header(now time.Time, bodySum string) matrix.Header {
 			ForceLength: r.cfg.ForceLength, OnLoop: string(r.cfg.OnLoop), Prefix: string(r.cfg.Prefix),
 			KVRule: string(r.cfg.KVRule), MaxFailed: r.cfg.MaxFailed, Repeat: r.cfg.Repeat, Seed: r.cfg.Seed,
 			Ask: r.cfg.Ask, BodySHA256: bodySum, Extra: r.extra(),
+			Salt: r.cfg.Salt, Temperature: r.cfg.Temperature, TopP: r.cfg.TopP, Thinking: r.cfg.Thinking, ReasoningEffort: r.cfg.Effort,
+			RequestSHA256: r.requestSum(), Detect: detectHeader(r.cfg.Limits),
 		},
 	}
 	if h.Notes == nil {
@@ -45,7 +51,7 @@ func (r *runner) engineHeader() matrix.Engine {
 		e.Sources[f.Name] = f.Source
 	}
 	if r.cfg.KVTokens > 0 {
-		e.Sources["kv_tokens"] = "--kv-tokens"
+		e.Sources["kv_tokens"] = kvByHand
 	}
 	if e.Dropped == nil {
 		e.Dropped = []string{}
@@ -67,6 +73,27 @@ func (r *runner) sent() []string {
 		delete(keys, k)
 	}
 	return slices.Sorted(maps.Keys(keys))
+}
+
+// requestSum is the hash of what each request of a cell asks for beside its
+// prompt: the values of --extra-body are in it, and not in the header.
+func (r *runner) requestSum() string {
+	body, err := r.switches.Body(r.bodyInput("", r.cfg.MaxTokens, "id", false))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+func detectHeader(l detect.Limits) map[string]int {
+	return map[string]int{
+		"cycles":       cmp.Or(l.Cycles, detect.DefaultCycles),
+		"chars":        cmp.Or(l.Chars, detect.DefaultChars),
+		"whitespace":   cmp.Or(l.WhiteSpace, detect.DefaultWhiteSpace),
+		"period_bytes": cmp.Or(l.PeriodBytes, detect.DefaultPeriodBytes),
+		"period_chars": cmp.Or(l.PeriodChars, detect.DefaultPeriodChars),
+	}
 }
 
 func (r *runner) extra() []string { return slices.Sorted(maps.Keys(r.cfg.Extra)) }

@@ -31,6 +31,9 @@ type Deps struct {
 	Admin http.RoundTripper
 	// Writer gets every line of the run; nil: none is kept.
 	Writer *matrix.Writer
+	// Resume, if not nil, is the run to go on with, as matrix.Append read it;
+	// Writer is the one it gave. See resume.go.
+	Resume *matrix.Run
 	// Progress, if not nil, is told what happens. See Event.
 	Progress func(Event)
 	// Live, if not nil, is kept up to date for screens.
@@ -210,6 +213,9 @@ func (r *runner) begin(ctx context.Context) error {
 	r.start = stamp.FromTime(now)
 	r.out.Plan = r.plan
 	r.out.Header = r.header(now, sum)
+	if r.deps.Resume != nil {
+		return r.resume(now)
+	}
 	if r.base.running > 0 || r.base.waiting > 0 {
 		w := matrix.Warning{Code: "foreign_load", Message: fmt.Sprintf(
 			"the server had %g requests running and %g waiting before the run", r.base.running, r.base.waiting)}
@@ -257,6 +263,9 @@ func (r *runner) steps(ctx context.Context) (Outcome, error) {
 	var failed error
 	outcome, message := Done, ""
 	for i, s := range r.plan.Steps {
+		if r.measured(s) {
+			continue
+		}
 		if cause := context.Cause(ctx); cause != nil {
 			outcome, message = Stopped, sentence(cause)
 			break
@@ -303,10 +312,16 @@ func (r *runner) step(ctx context.Context, s Step, n int) (matrix.Cell, []stream
 		return c, nil, nil
 	}
 	c, records, err := r.decode(ctx, s, n)
-	if c.Status == matrix.OverCapacity && c.Reason == reasonAdmitted {
-		r.over[[2]int{s.Repeat, s.Context}] = c
-	}
+	r.noteFull(&c)
 	return c, records, err
+}
+
+// noteFull remembers a cell that the server admitted in part: larger ones of its
+// context are skipped.
+func (r *runner) noteFull(c *matrix.Cell) {
+	if c.Status == matrix.OverCapacity && c.Reason == reasonAdmitted {
+		r.over[[2]int{c.Repeat, c.Context}] = *c
+	}
 }
 
 // save writes a step's lines, records first, and tells the front end.
@@ -320,7 +335,7 @@ func (r *runner) save(c *matrix.Cell, records []stream.Record) error {
 	if err := r.write(c); err != nil {
 		return err
 	}
-	r.out.Cells = append(r.out.Cells, *c)
+	r.out.Cells = matrix.Place(r.out.Cells, *c)
 	r.tell(Event{Cell: c})
 	return nil
 }

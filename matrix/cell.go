@@ -167,6 +167,14 @@ type Config struct {
 	Ask         string   `json:"ask"`
 	BodySHA256  string   `json:"body_sha256"` // of the first request body of the plan
 	Extra       []string `json:"extra,omitempty"`
+
+	Salt            string         `json:"salt,omitempty"`             // of the prompts, beside the seed
+	Temperature     *float64       `json:"temperature,omitempty"`      // nil: not sent, as those below
+	TopP            *float64       `json:"top_p,omitempty"`            //
+	Thinking        *bool          `json:"thinking,omitempty"`         //
+	ReasoningEffort string         `json:"reasoning_effort,omitempty"` //
+	RequestSHA256   string         `json:"request_sha256,omitempty"`   // of a request body with an empty prompt: two runs with the same one asked for the same
+	Detect          map[string]int `json:"detect,omitempty"`           // limits of the repetition detector
 }
 
 // Note is a remark in a run file, in the order of events.
