@@ -182,17 +182,15 @@ func (c *cell) hold(ctx context.Context) {
 	c.from = takeUsage()
 	c.window = window{open: settled, end: settled.Add(c.r.cfg.Duration)}
 	c.r.stage(Measuring, c.window.end)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.watch.run(ctx, c.window.end)
-	}()
+	watching, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { c.watch.run(watching, c.window.end) })
 	if !c.wait(ctx, c.window.end) {
 		c.window.end = min(c.window.end, stamp.Now())
 	}
-	c.watch.stop()
-	<-done
 	c.to = takeUsage()
+	stop() // a scrape under way is given up: the streams are to be closed
+	wg.Wait()
 }
 
 // wait sleeps until the instant; false: the cell or the run was ended first.

@@ -26,7 +26,7 @@ func TestLive(t *testing.T) {
 			t.Errorf("before the run: %+v", s)
 		}
 		var stages []string
-		var shots []Snapshot
+		shots := make(chan Snapshot, 2)
 		r.deps.Progress = func(e Event) {
 			stages = append(stages, string(e.Stage))
 			if e.Cell != nil {
@@ -34,7 +34,7 @@ func TestLive(t *testing.T) {
 			}
 			if e.Stage == Measuring && e.Cell == nil {
 				for i := range 2 {
-					time.AfterFunc(time.Duration(i+2)*time.Second, func() { shots = append(shots, live.Snapshot()) })
+					time.AfterFunc(time.Duration(i+2)*time.Second, func() { shots <- live.Snapshot() })
 				}
 			}
 		}
@@ -46,7 +46,8 @@ func TestLive(t *testing.T) {
 		if len(shots) != 2 {
 			t.Fatalf("%d snapshots, want 2", len(shots))
 		}
-		s := shots[1]
+		<-shots // the rate is that since the snapshot before
+		s := <-shots
 		if s.N != 1 || s.Of != 1 || s.Stage != Measuring || s.Active != 3 || s.Decoding != 3 || s.Loops != 0 || s.Failed != 0 {
 			t.Errorf("snapshot %+v, want 3 active and decoding of step 1 of 1", s)
 		}

@@ -27,10 +27,9 @@ type watch struct {
 	most        float64
 	scrapes     int
 	first, late engine.Sample // at the window's edges
-	halt        chan struct{}
 }
 
-func (r *runner) newWatch() *watch { return &watch{r: r, halt: make(chan struct{})} }
+func (r *runner) newWatch() *watch { return &watch{r: r} }
 
 // quiet reports whether, at some instant from since on, nothing waited for
 // admission. A server that does not tell, or does not answer, is taken at the
@@ -55,7 +54,7 @@ func (w *watch) quiet(ctx context.Context, since stamp.Instant) bool {
 	return true
 }
 
-// run scrapes once a second until the window's end.
+// run scrapes once a second until ctx ends, and files what came within the window.
 func (w *watch) run(ctx context.Context, end stamp.Instant) {
 	if !w.r.base.tells() {
 		return
@@ -69,8 +68,6 @@ func (w *watch) run(ctx context.Context, end stamp.Instant) {
 		}
 		select {
 		case <-t.C:
-		case <-w.halt:
-			return
 		case <-ctx.Done():
 			return
 		}
@@ -86,9 +83,6 @@ func (w *watch) note(s engine.Sample) {
 	w.running += s.Running
 	w.most = max(w.most, s.Running)
 }
-
-// stop ends run.
-func (w *watch) stop() { close(w.halt) }
 
 // tell adds the server's own figures to the cell.
 func (w *watch) tell(c *matrix.Cell) {
