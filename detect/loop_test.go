@@ -211,6 +211,20 @@ func TestRecovers(t *testing.T) {
 	}
 }
 
+// In a script of three bytes a character a window is full of copies long before
+// 4,096 characters are there.
+func TestExactIsNotNear(t *testing.T) {
+	for _, period := range []int{9, 60, 222} {
+		got := judge(t, newLoop(t, Limits{}), strings.Repeat(randomLetters(12, period, "资料商店结论检查数据报告文件输出继续思考"), 6000/period), 64)
+		if v, ok := got[Near]; ok {
+			t.Errorf("period %d: near at %d", period, v.ConfirmedAt.Chars)
+		}
+		if _, ok := got[Confirmed]; !ok {
+			t.Errorf("period %d: not confirmed", period)
+		}
+	}
+}
+
 func TestSuspectedEnds(t *testing.T) {
 	l := newLoop(t, Limits{})
 	got := judge(t, l, strings.Repeat("again and ", 200)+proseText(3000), 50)
