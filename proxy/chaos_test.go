@@ -86,9 +86,7 @@ func TestChaosClients(t *testing.T) {
 		}
 		return left == 0
 	})
-	eventually(t, "files and goroutines are back", func() bool {
-		return openFDs(t) <= fds+20 && runtime.NumGoroutine() <= routines+50
-	})
+	settles(t, n, fds, routines)
 	for _, r := range w.records() {
 		if r.End != stream.ClientGone {
 			t.Errorf("a record says %s(%s), want client_gone", r.End, r.Reason)

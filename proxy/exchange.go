@@ -57,7 +57,7 @@ func (x *exchange) cause(err error) stream.Cause {
 	case err == nil || errors.Is(why, errClientGone):
 		return stream.Cause{Kind: stream.Gone}
 	case upstream.IsTimeout(err):
-		if x.obs == nil || x.obs.ttft.Load() == 0 {
+		if x.obs == nil || x.obs.events.Load() == 0 {
 			return stream.Cause{Kind: stream.TTFTTimeout, Err: err}
 		}
 		return stream.Cause{Kind: stream.Stall, Err: err}

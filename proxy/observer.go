@@ -116,7 +116,8 @@ func (o *observer) sentAt(at stamp.Instant) {
 // learn reads the model that the request names. What the request says is only
 // ever a label value when it is on the list of served models.
 func (o *observer) learn(body []byte) {
-	name, _, _, _ := wire.RequestFacts(body)
+	var name string
+	o.guard(func() { name, _, _, _ = wire.RequestFacts(body) })
 	if len(name) > maxName {
 		name = name[:maxName]
 	}

@@ -317,7 +317,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(5 * time.Second)
+	limit := time.After(15 * time.Second)
 	for !ok() {
 		select {
 		case <-tick.C:
