@@ -7,9 +7,10 @@ import (
 )
 
 // fakeClock is a host whose wall clock can be stepped. Each reading of the
-// clocks takes 60 ns, as on a real one.
+// clocks takes 60 ns, as on a real one; lag is added behind the wall clock's.
 type fakeClock struct {
 	mono, offset int64
+	lag          int64
 	readings     int
 }
 
@@ -17,7 +18,7 @@ func (f *fakeClock) now() (int64, Instant) {
 	f.readings++
 	f.mono += 30
 	real := f.mono + f.offset
-	f.mono += 30
+	f.mono += 30 + f.lag
 	return real, Instant(f.mono)
 }
 
@@ -165,6 +166,21 @@ func TestPairIsMeasuredEachSecond(t *testing.T) {
 	tr.clk.current()
 	if got := f.readings - begin; got <= 100 {
 		t.Errorf("after a second: got %d clock readings, want a new pair", got)
+	}
+}
+
+// A worse measurement of the same offset must not replace a better one.
+func TestPairKeepsTheBetterOffset(t *testing.T) {
+	f, tr := newFakeClock()
+	want := *tr.clk.current()
+	f.mono += int64(time.Minute)
+	f.lag = 900
+	got := tr.clk.current()
+	if got.offset != want.offset || got.era != want.era {
+		t.Errorf("got the offset moved by %d ns, era %d, want it kept: the bracket was 15 times as wide", got.offset-want.offset, got.era)
+	}
+	if got.at <= want.at {
+		t.Error("got the old pair, want one that counts as measured now")
 	}
 }
 

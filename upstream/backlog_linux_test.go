@@ -33,9 +33,10 @@ func TestR9FullBacklog(t *testing.T) {
 	defer c.CloseIdle()
 	const dials = 128
 	var (
-		wg           sync.WaitGroup
-		mu           sync.Mutex
-		up, timeouts int
+		wg       sync.WaitGroup
+		mu       sync.Mutex
+		up       []*Ready // held, or the pool would serve the others with them
+		timeouts int
 	)
 	begin := time.Now()
 	for range dials {
@@ -44,8 +45,7 @@ func TestR9FullBacklog(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
-				up++
-				ready.Close()
+				up = append(up, ready)
 				return
 			}
 			wantOp(t, err, OpConnect, nil)
@@ -55,8 +55,11 @@ func TestR9FullBacklog(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if up == 0 || timeouts == 0 || up+timeouts != dials {
-		t.Errorf("got %d up and %d timeouts of %d, want some of both and nothing else", up, timeouts, dials)
+	if len(up) == 0 || timeouts == 0 || len(up)+timeouts != dials {
+		t.Errorf("got %d up and %d timeouts of %d, want some of both and nothing else", len(up), timeouts, dials)
+	}
+	for _, r := range up {
+		r.Close()
 	}
 	if took := time.Since(begin); took > 10*c.Dialer.Timeout {
 		t.Errorf("took %v, want about %v: all dial at once", took, c.Dialer.Timeout)

@@ -206,6 +206,56 @@ func TestRetryRules(t *testing.T) {
 	}
 }
 
+// A reset behind the first bytes of a head is no stale connection.
+func TestResetInTheHeadIsNotRetried(t *testing.T) {
+	s := serveRaw(t, func(_ int, c *net.TCPConn) {
+		br := bufio.NewReader(c)
+		readRequest(br)
+		io.WriteString(c, okay)
+		readRequest(br)
+		io.WriteString(c, "HTTP/1.1 200")
+		c.SetLinger(0)
+	})
+	c := s.client(t)
+	r, err := c.Do(context.Background(), post("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodyOf(t, r)
+	_, err = c.Do(context.Background(), post("{}"))
+	wantOp(t, err, OpHeader, syscall.ECONNRESET)
+	if got := c.Stats(); got.Dials != 1 || got.Retries != 0 {
+		t.Errorf("got %+v, want one connection and no retry", got)
+	}
+}
+
+// R9 at the start barrier: a FIN that is there when the request goes out costs
+// no retry.
+func TestReadyThatWasClosed(t *testing.T) {
+	closed := make(chan struct{})
+	s := serveRaw(t, func(n int, c *net.TCPConn) {
+		if n > 0 {
+			reply(okay)(n, c)
+			return
+		}
+		c.Close()
+		close(closed)
+	})
+	c := s.client(t)
+	ready, err := c.Connect(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-closed
+	r, err := ready.Do(context.Background(), post("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := bodyOf(t, r); got != "ok" || r.Retries != 0 {
+		t.Errorf("got %q and %d retries, want ok and 0", got, r.Retries)
+	}
+}
+
 // The first request of a connection is not retried: the server is there, and
 // closes because of what it was asked.
 func TestFreshConnectionIsNotRetried(t *testing.T) {

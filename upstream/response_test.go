@@ -147,13 +147,17 @@ func TestHeaderIsKept(t *testing.T) {
 // fasthttp answers a head without a length with "Transfer-Encoding: identity"
 // and "Connection: close", which a proxy would pass on.
 func TestHeaderWithoutALength(t *testing.T) {
-	const head = "HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-	for _, tt := range []struct{ name, method, body string }{
-		{"close-delimited", "POST", "data: x\n\n"},
-		{"HEAD", "HEAD", ""},
+	for _, tt := range []struct{ name, method, ctype, body string }{
+		{"close-delimited", "POST", "text/event-stream", "data: x\n\n"},
+		{"HEAD", "HEAD", "text/event-stream", ""},
+		{"no content type", "POST", "", "x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := serveRaw(t, closing(head+tt.body)).client(t).Do(context.Background(), &Request{Method: tt.method})
+			head := "HTTP/1.0 200 OK\r\n"
+			if tt.ctype != "" {
+				head += "Content-Type: " + tt.ctype + "\r\n"
+			}
+			r, err := serveRaw(t, closing(head+"\r\n"+tt.body)).client(t).Do(context.Background(), &Request{Method: tt.method})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,6 +165,9 @@ func TestHeaderWithoutALength(t *testing.T) {
 				t.Errorf("got body %q, want %q", got, tt.body)
 			}
 			h := &r.Header
+			if got := h.ContentType(); string(got) != tt.ctype {
+				t.Errorf("got content type %q, want %q as it was sent", got, tt.ctype)
+			}
 			if te := string(h.Peek("Transfer-Encoding")); !h.IsHTTP11() || h.ContentLength() != -1 || te == "identity" || h.ConnectionClose() {
 				t.Errorf("got HTTP/1.1 %v, length %d, transfer encoding %q, close %v, want true, -1, chunked or none, false",
 					h.IsHTTP11(), h.ContentLength(), te, h.ConnectionClose())
