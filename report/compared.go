@@ -13,7 +13,7 @@ import (
 )
 
 // CompareFormats lists the formats of WriteComparison.
-func CompareFormats() []string { return []string{"text", "markdown", "json"} }
+func CompareFormats() []string { return []string{"text", "markdown", "json", "html"} }
 
 // WriteComparison writes a comparison in one of CompareFormats; any other is an
 // error that lists them.
@@ -28,6 +28,8 @@ func WriteComparison(w io.Writer, format string, c *compare.Comparison) error {
 		e.SetIndent("", " ")
 		e.SetEscapeHTML(false)
 		return e.Encode(c)
+	case "html":
+		return writeComparisonHTML(w, c)
 	}
 	return fmt.Errorf("no comparison format %q: there are %s", format, strings.Join(CompareFormats(), ", "))
 }
@@ -70,7 +72,11 @@ func comparisonLegend(c *compare.Comparison) string {
 }
 
 func sideWords(s *compare.Side) string {
-	return fmt.Sprintf("%s, %s, up to %s a cell", s.Title, plural(s.Files, "file"), plural(s.Runs, "run"))
+	return s.Title + ", " + sizeWords(s)
+}
+
+func sizeWords(s *compare.Side) string {
+	return fmt.Sprintf("%s, up to %s a cell", plural(s.Files, "file"), plural(s.Runs, "run"))
 }
 
 func plural(n int, noun string) string {

@@ -19,7 +19,7 @@ type document struct {
 }
 
 // writeJSON writes {header, cells}; of several runs an array of them.
-func writeJSON(w io.Writer, runs []*matrix.Run) error {
+func writeJSON(w io.Writer, runs []*Source) error {
 	docs := make([]document, len(runs))
 	for i, run := range runs {
 		docs[i] = document{Header: shareable(run.Header), Cells: run.Cells}
@@ -81,7 +81,7 @@ var csvColumns = []struct {
 
 // writeCSV writes a line a cell; the first column is the run's start time, so
 // that several runs can stand in one file. Undefined is empty.
-func writeCSV(w io.Writer, runs []*matrix.Run) error {
+func writeCSV(w io.Writer, runs []*Source) error {
 	out := csv.NewWriter(w)
 	row := []string{"run"}
 	for _, col := range csvColumns {

@@ -44,22 +44,34 @@ func (f *footnotes) mark(text string) int {
 
 // marks returns the footnote marks of a cell, " [1,2]", numbering what is new.
 func (f *footnotes) marks(c *matrix.Cell) string {
+	if s := f.numbers(c); s != "" {
+		return " [" + s + "]"
+	}
+	return ""
+}
+
+// numbers returns the marks alone, "1,2".
+func (f *footnotes) numbers(c *matrix.Cell) string {
 	var ns []string
-	add := func(text string) {
+	for _, text := range remarks(c) {
 		if n := strconv.Itoa(f.mark(text)); !slices.Contains(ns, n) {
 			ns = append(ns, n)
 		}
 	}
+	return strings.Join(ns, ",")
+}
+
+// remarks are what a cell's footnotes say: the reason of its status, then its
+// warnings.
+func remarks(c *matrix.Cell) []string {
+	var out []string
 	if c.Message != "" {
-		add(fmt.Sprintf("%s: %s", statusTitle(c.Status), c.Message))
+		out = append(out, fmt.Sprintf("%s: %s", statusTitle(c.Status), c.Message))
 	}
 	for _, w := range c.Warnings {
-		add(fmt.Sprintf("%s: %s", w.Code, w.Message))
+		out = append(out, warningWords(w))
 	}
-	if len(ns) == 0 {
-		return ""
-	}
-	return " [" + strings.Join(ns, ",") + "]"
+	return out
 }
 
 func arrange(run *matrix.Run) page {
@@ -178,6 +190,7 @@ func stampWords(cells []matrix.Cell) string {
 type grid struct {
 	contexts, concurrency []int
 	at                    map[[2]int]*matrix.Cell
+	repeats               int // most of one cell
 }
 
 // index arranges the decode cells; of repeats the last stands in the matrix,
@@ -196,6 +209,7 @@ func index(cells []matrix.Cell) grid {
 			g.concurrency = append(g.concurrency, c.Concurrency)
 		}
 		g.at[[2]int{c.Context, c.Concurrency}] = c
+		g.repeats = max(g.repeats, c.Repeat+1)
 	}
 	return g
 }

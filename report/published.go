@@ -14,7 +14,7 @@ import (
 // ReadFile reads a run for reporting or comparing: a run file, the JSON report
 // of one run, or the JSON of a published matrix (one object with "rows", as
 // llm-inference-bench has it).
-func ReadFile(path string) (*matrix.Run, error) {
+func ReadFile(path string) (*Source, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -27,14 +27,14 @@ func ReadFile(path string) (*matrix.Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	var run *matrix.Run
+	var run *Source
 	switch kind {
 	case kindPublished:
 		run, err = readPublished(f)
 	case kindReport:
 		run, err = readReport(f)
 	default:
-		run, err = matrix.Read(f)
+		run, err = readRun(f)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -78,14 +78,6 @@ func sniff(r io.Reader) (fileKind, error) {
 	return kindRun, nil
 }
 
-func readReport(r io.Reader) (*matrix.Run, error) {
-	var d document
-	if err := json.NewDecoder(r).Decode(&d); err != nil {
-		return nil, err
-	}
-	return &matrix.Run{Header: d.Header, Cells: d.Cells, End: &matrix.Footer{Outcome: "done"}}, nil
-}
-
 // publishedFacts are the facts of a published matrix that have a place of their
 // own in our header; every other key becomes a note.
 type publishedFacts struct {
@@ -99,7 +91,7 @@ type publishedFacts struct {
 
 // readPublished reads a published matrix. Its rows carry the keys and units of
 // our cell lines; what it does not say (KV capacity, settle, rules) stays unknown.
-func readPublished(r io.Reader) (*matrix.Run, error) {
+func readPublished(r io.Reader) (*Source, error) {
 	p, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
@@ -109,7 +101,7 @@ func readPublished(r io.Reader) (*matrix.Run, error) {
 	if err := errors.Join(json.Unmarshal(p, &facts), json.Unmarshal(p, &rest)); err != nil {
 		return nil, err
 	}
-	run := &matrix.Run{End: &matrix.Footer{Outcome: "done"}}
+	run := &Source{Run: matrix.Run{End: &matrix.Footer{Outcome: "done"}}}
 	run.Header = matrix.Header{
 		Tool:   facts.Tool,
 		Engine: matrix.Engine{Kind: facts.Engine, Version: facts.Version, Model: facts.Model},

@@ -149,7 +149,7 @@ func (s streams) readRuns(paths []string) ([]*matrix.Run, error) {
 		for _, bad := range r.Bad {
 			fmt.Fprintf(s.err, "%s: line %d is left out: %v\n", path, bad.Line, bad.Err)
 		}
-		runs = append(runs, r)
+		runs = append(runs, &r.Run)
 	}
 	return runs, errors.Join(errs...)
 }

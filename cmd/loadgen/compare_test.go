@@ -109,7 +109,7 @@ func TestCompareWithAPublishedMatrix(t *testing.T) {
 
 func TestCompareFormats(t *testing.T) {
 	a, b := runFileOf(t, "a", 100), runFileOf(t, "b", 90)
-	for format, want := range map[string]string{"text": "Comparison\n==========", "markdown": "# Comparison", "json": `"verdict": `} {
+	for format, want := range map[string]string{"text": "Comparison\n==========", "markdown": "# Comparison", "json": `"verdict": `, "html": "<!doctype html>"} {
 		file := filepath.Join(t.TempDir(), "out")
 		if code, _, stderr := invoke(t, "", "compare", a, b, "--format", format, "-o", file); code != 0 {
 			t.Errorf("%s: exit %d: %s", format, code, stderr)

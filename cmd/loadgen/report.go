@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/streamgauge/streamgauge/cmd/internal/program"
-	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/report"
 )
 
@@ -21,7 +20,7 @@ func newReport(s streams) *cobra.Command {
 		Example: "  loadgen report streamgauge-20260102-030405/run.ndjson --format markdown -o matrix.md",
 		Args:    program.SomeFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			var runs []*matrix.Run
+			var runs []*report.Source
 			for _, path := range args {
 				r, err := report.ReadFile(path)
 				if err != nil {
@@ -35,7 +34,7 @@ func newReport(s streams) *cobra.Command {
 			if err := report.Write(io.Discard, format); err != nil {
 				return program.Usage(err)
 			}
-			write := func(w io.Writer) error { return report.Write(w, format, runs...) }
+			write := func(w io.Writer) error { return report.WriteSources(w, format, runs...) }
 			if out == "" || out == "-" {
 				return write(s.out)
 			}
