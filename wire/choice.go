@@ -12,6 +12,9 @@ func (c *chunk) choice(v *fastjson.Value, i int) {
 		return
 	}
 	n := len(c.ev.Choices)
+	if n == maxChoices {
+		return // three bytes of a payload would cost a hundred of ours
+	}
 	if n < cap(c.ev.Choices) {
 		c.ev.Choices = c.ev.Choices[:n+1]
 	} else {
@@ -66,11 +69,16 @@ func (ch *Choice) add(c Channel, text []byte) {
 	}
 }
 
+// nearby is how many parts back the twin of a reasoning text is looked for. In a
+// delta that a server made it is among the first; one with a thousand such keys
+// must not cost a million comparisons.
+const nearby = 8
+
 // addReasoning adds a text of the reasoning channel unless another key of the
 // same delta brought it: vLLM 0.12 to 0.15 sent both reasoning and
 // reasoning_content.
 func (ch *Choice) addReasoning(text []byte) {
-	for _, p := range ch.Parts {
+	for _, p := range ch.Parts[max(len(ch.Parts)-nearby, 0):] {
 		if p.Channel == Reasoning && bytes.Equal(p.Text, text) {
 			return
 		}
@@ -157,7 +165,8 @@ func (c *chunk) toolCall(ch *Choice, v *fastjson.Value, i int) {
 	ch.function(toolChannel(index), function)
 }
 
-// maxChoices bounds what is remembered of choices.
+// maxChoices bounds the choices of an event that are read, and those whose
+// calls are remembered.
 const maxChoices = 256
 
 // unnumbered returns the index of a call without one: a call with a new id, or

@@ -6,15 +6,21 @@ import (
 	"github.com/valyala/fastjson"
 )
 
-// sift is the payload size over which only the wanted members are parsed: a
-// vLLM stream may open with 251K prompt_token_ids, each of which would cost
-// 80 bytes of parser memory.
+// sift is the payload size over which the members that echo the prompt are left
+// out before parsing: a vLLM stream may open with 251K prompt_token_ids, each of
+// which would cost 80 bytes of parser memory. It is also the size up to which
+// the parser's memory is kept.
 const sift = 64 << 10
+
+// maxValues is the number of JSON values over which a payload is not read but
+// counted as malformed: they would take 80 MB of parser memory. A reply of 8 MB
+// with 20 logprobs a token has half as many.
+const maxValues = 1 << 20
 
 // chunk reads payloads. Its Event and all that it points to are reused.
 type chunk struct {
 	parser *fastjson.Parser
-	small  []byte // a large payload, reduced to the wanted members
+	small  []byte // a large payload without the echo of the prompt
 	ev     Event
 	calls  []toolCall
 }
@@ -60,10 +66,13 @@ func (c *chunk) read(payload []byte, failed bool) *Event {
 		return &c.ev
 	}
 	if len(text) > sift {
-		text = c.sift(text)
+		if text = c.sift(text); countValues(text) > maxValues {
+			c.ev.Kind = Malformed
+			return &c.ev
+		}
 	}
 	v, err := c.parser.ParseBytes(text)
-	if len(text) > keepBuffer {
+	if len(text) > sift {
 		// The value lives as long as it is used; the parser would keep it
 		// for ever.
 		c.parser = new(fastjson.Parser)
@@ -83,7 +92,13 @@ func (c *chunk) read(payload []byte, failed bool) *Event {
 	return &c.ev
 }
 
-// sift returns the JSON object p reduced to the members that object reads, or
+// countValues returns at least the number of values that the JSON text p holds:
+// behind each of these bytes stands at most one more.
+func countValues(p []byte) int {
+	return 1 + bytes.Count(p, []byte{','}) + bytes.Count(p, []byte{'['}) + bytes.Count(p, []byte{'{'})
+}
+
+// sift returns the JSON object p without the members that echo the prompt, or
 // p itself if it cannot be walked.
 func (c *chunk) sift(p []byte) []byte {
 	out := append(trim(c.small), '{')
