@@ -27,7 +27,7 @@ $(GOLANGCI):
 fmt: ## gofmt the tree
 	gofmt -w $$(git ls-files '*.go')
 
-e2e: ## real llama.cpp and vLLM, behind the proxy, driven by loadgen (installs them once)
+e2e: engines ## real llama.cpp and vLLM, behind the proxy, driven by loadgen (installs them once)
 	STREAMGAUGE_E2E=1 go test -count=1 -timeout 20m -v ./e2e
 
 engines: ## install the real engines into the cache without running a test
