@@ -174,8 +174,8 @@ func (h *H) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON replaces h. It refuses buckets out of range, counts that are
-// not positive and totals that do not add up, so that a damaged file cannot
-// print a plausible percentile.
+// not positive, totals that do not add up, and extremes that lie outside the
+// outermost buckets, so that a damaged file cannot print a plausible percentile.
 func (h *H) UnmarshalJSON(p []byte) error {
 	var w wireForm
 	if err := json.Unmarshal(p, &w); err != nil {
@@ -185,7 +185,7 @@ func (h *H) UnmarshalJSON(p []byte) error {
 	var total int64
 	for _, t := range w.B {
 		b, i, k := t[0], t[1], t[2]
-		if b < 0 || b >= blocks || i < 0 || i >= sub || k <= 0 {
+		if b < 0 || b >= blocks || i < 0 || i >= sub || k <= 0 || k > w.N-total {
 			return fmt.Errorf("histogram bucket %v is out of range", t)
 		}
 		if h.counts[b] == nil {
@@ -197,5 +197,34 @@ func (h *H) UnmarshalJSON(p []byte) error {
 	if total != w.N || w.Min > w.Max || w.Min < 0 {
 		return fmt.Errorf("histogram of n=%d min=%d max=%d holds %d values", w.N, w.Min, w.Max, total)
 	}
+	if !h.spans(w.Min, w.Max) {
+		return fmt.Errorf("histogram min=%d max=%d is not where its buckets begin and end", w.Min, w.Max)
+	}
 	return nil
+}
+
+// spans reports whether lo and hi belong to the first and the last bucket that
+// hold values; both are 0 of an empty histogram.
+func (h *H) spans(lo, hi int64) bool {
+	if h.n == 0 {
+		return lo == 0 && hi == 0
+	}
+	first, last := [2]int{blocks}, [2]int{-1}
+	for b, c := range h.counts {
+		if c == nil {
+			continue
+		}
+		for i, k := range c {
+			if k == 0 {
+				continue
+			}
+			if first[0] == blocks {
+				first = [2]int{b, i}
+			}
+			last = [2]int{b, i}
+		}
+	}
+	bLo, iLo := index(lo)
+	bHi, iHi := index(hi)
+	return first == [2]int{bLo, iLo} && last == [2]int{bHi, iHi}
 }

@@ -113,6 +113,10 @@ func TestUnmarshalRefusesDamage(t *testing.T) {
 		{"block out of range", `{"n":1,"sum":1,"min":1,"max":1,"b":[[99,1,1]]}`},
 		{"negative count", `{"n":-1,"sum":1,"min":1,"max":1,"b":[[0,1,-1]]}`},
 		{"min above max", `{"n":1,"sum":1,"min":2,"max":1,"b":[[0,1,1]]}`},
+		{"min outside its bucket", `{"n":1,"sum":1,"min":0,"max":1,"b":[[0,1,1]]}`},
+		{"max below the last bucket: every quantile was that of max", `{"n":2,"sum":1,"min":1,"max":1,"b":[[0,1,1],[20,3,1]]}`},
+		{"empty with a maximum", `{"n":0,"sum":0,"min":0,"max":9,"b":[]}`},
+		{"counts that overflow to the right total", `{"n":2,"sum":1,"min":1,"max":1,"b":[[0,1,9223372036854775807],[0,1,9223372036854775807],[0,1,4]]}`},
 		{"not an object", `[]`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
