@@ -7,7 +7,7 @@
 //     channels is never joined.
 //  2. [Loop.Feed] each piece of text as it comes. How the text was cut plays no
 //     part: it is looked at in blocks of 64 bytes at absolute offsets, so a
-//     verdict is known at most 63 bytes after the place it names.
+//     verdict is known at most 64 bytes after the place it names.
 //  3. Feed reports whether the level rose; [Loop.Verdict] then tells the
 //     highest verdict, [Loop.Verdicts] all of them.
 //  4. While nothing is confirmed, [Loop.Candidate] tells what repetition the
