@@ -93,6 +93,9 @@ func FoldDecode(in DecodeInput) Cell {
 		c.Raise(Failed, "streams_failed", fmt.Sprintf(
 			"%d of %d streams failed, more than the %.3g %% allowed: %s", s.failed, s.streams, 100*in.MaxFailed, s.failure))
 	}
+	if s.cold > 0 {
+		c.Warn("burst_cold", fmt.Sprintf("the prompt cache was cold for %d of the %d streams of the start burst, whose TTFT holds a prefill", s.cold, len(s.burst)))
+	}
 	if n := waitShare(s); n > 0.1 {
 		c.Warn("many_restarts", fmt.Sprintf("waits for first tokens of restarted streams took %.0f %% of the stream-time", 100*n))
 	}
@@ -152,6 +155,7 @@ type sums struct {
 	selfEnded                    int
 	askedShare                   float64
 	rates, tbts, burst           []float64
+	cold                         int // streams of the burst
 	ttft, ttftSteady, tbt        hist.H
 	prompts, cached              []int
 	stamps, failure              string
@@ -179,9 +183,23 @@ func sumWindow(in DecodeInput) *sums {
 		}
 		s.times(r, open, end)
 		s.latencies(r, open, end)
+		if r.Seq == 0 && r.TTFTNS.OK && cold(r, in.Context) {
+			s.cold++
+		}
 		s.window(r)
 	}
 	return s
+}
+
+// unshared is a generous bound of what a prompt holds behind the context that the
+// cell's streams share, in tokens.
+const unshared = 256
+
+// cold reports whether the server, by its own word, read most of a context anew
+// that the prime had shown it. A llama-server keeps a cache for each slot: the
+// prime warms one.
+func cold(r *stream.Record, context int) bool {
+	return r.CachedTokens.OK && 2*r.CachedTokens.V < context-unshared
 }
 
 // outcome counts how a stream ended.

@@ -116,6 +116,32 @@ func TestFoldMostlyLooped(t *testing.T) {
 	near(t, "clean_share", c.CleanShare, 0.2)
 }
 
+// TestFoldColdBurst: a llama-server's prime warms one slot of several, and the
+// TTFT of the others is no longer that of a warm cache.
+func TestFoldColdBurst(t *testing.T) {
+	cached := func(slot, tokens int) stream.Record {
+		r := steady(slot, 10*time.Millisecond)
+		r.PromptTokens, r.CachedTokens = stream.Some(8200), stream.Some(tokens)
+		return r
+	}
+	c := FoldDecode(input(cached(0, 8100), cached(1, 0)))
+	if len(c.Warnings) != 1 || c.Warnings[0].Code != "burst_cold" || !strings.Contains(c.Warnings[0].Message, "1 of the 2 streams") || c.Status != Valid {
+		t.Errorf("%s, %+v; want valid with burst_cold of one stream", c.Status, c.Warnings)
+	}
+	restart := cached(1, 0)
+	restart.Seq = 1
+	for name, in := range map[string]DecodeInput{
+		"all warm":              input(cached(0, 8100), cached(1, 8100)),
+		"the server tells none": input(steady(0, 10*time.Millisecond)),
+		"cold after the start":  input(cached(0, 8100), restart),
+		"no context to be warm": {Records: []stream.Record{cached(0, 0)}, Concurrency: 1, OpenNS: 100 * second, Duration: 10 * time.Second},
+	} {
+		if c := FoldDecode(in); len(c.Warnings) > 0 {
+			t.Errorf("%s: %+v, want no warning", name, c.Warnings)
+		}
+	}
+}
+
 // TestStampsOfUnansweredStreams: a stream cut while the server left it waiting
 // brought no stamp, and once made its cell's stamps mixed.
 func TestStampsOfUnansweredStreams(t *testing.T) {
