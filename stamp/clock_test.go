@@ -210,7 +210,7 @@ func TestInstantsInABubble(t *testing.T) {
 		if begin <= 0 {
 			t.Fatalf("got %d, want a positive instant: 0 means never", begin)
 		}
-		time.Sleep(1234 * time.Millisecond)
+		<-time.After(1234 * time.Millisecond)
 		if got, want := Now().Sub(begin), 1234*time.Millisecond; got != want {
 			t.Errorf("got %v, want %v", got, want)
 		}

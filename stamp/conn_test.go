@@ -267,7 +267,7 @@ func TestReadIdleIsRearmed(t *testing.T) {
 		c.SetReadIdle(time.Second)
 		go func() {
 			for range 5 {
-				time.Sleep(900 * time.Millisecond)
+				<-time.After(900 * time.Millisecond)
 				peer.Write([]byte("x"))
 			}
 		}()
@@ -305,7 +305,7 @@ func TestWriteLimitIsPerWrite(t *testing.T) {
 		go func() {
 			buf := make([]byte, 1)
 			for range 3 {
-				time.Sleep(900 * time.Millisecond)
+				<-time.After(900 * time.Millisecond)
 				peer.Read(buf)
 			}
 		}()

@@ -197,7 +197,7 @@ func TestWatcherInABubble(t *testing.T) {
 		a, b := net.Pipe()
 		stop := w.Watch(Wrap(a, false), func() { t.Error("got a call for a pipe") })
 		b.Close()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		stop()
 		a.Close()
 	})

@@ -61,7 +61,7 @@ func serveCut(b string, cut int, wait time.Duration, rest bool) func(int, net.Co
 		}
 		io.WriteString(c, b[:cut])
 		if rest {
-			time.Sleep(wait)
+			<-time.After(wait)
 			io.WriteString(c, b[cut:])
 		}
 	}

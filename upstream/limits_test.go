@@ -23,7 +23,7 @@ func stall(steps ...string) func(int, net.Conn) {
 		}
 		for _, s := range steps {
 			if s == "" {
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 			} else if _, err := io.WriteString(c, s); err != nil {
 				return
 			}
@@ -65,7 +65,7 @@ func TestLimits(t *testing.T) {
 		{"read idle, prefill", "the head may take its time", func(c *Client) { c.ReadIdle = s / 2 },
 			stall("", "", "", "", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"), "", 4 * s},
 		{"write limit", "the server reads nothing", func(c *Client) { c.WriteLimit = 3 * s },
-			func(_ int, c net.Conn) { time.Sleep(time.Minute) }, OpWrite, 3 * s},
+			func(_ int, c net.Conn) { <-time.After(time.Minute) }, OpWrite, 3 * s},
 		{"no limits", "", func(c *Client) {},
 			stall("", "", "", chunkedHead, "", "", "", "0\r\n\r\n"), "", 6 * s},
 	} {
@@ -79,7 +79,7 @@ func TestLimits(t *testing.T) {
 				if got := time.Since(begin); got != tt.after {
 					t.Errorf("took %v, want %v %s", got, tt.after, tt.reason)
 				}
-				time.Sleep(time.Minute) // the server of "write limit" sleeps
+				<-time.After(time.Minute) // the server of "write limit" sleeps
 				if tt.op == "" {
 					if err != nil {
 						t.Errorf("got %v, want no error: %s", err, tt.reason)
@@ -103,7 +103,7 @@ func TestLimitsEndWithTheirRequest(t *testing.T) {
 				if _, _, err := readRequest(br); err != nil {
 					return
 				}
-				time.Sleep(4 * time.Second)
+				<-time.After(4 * time.Second)
 				io.WriteString(conn, okay)
 			}
 		})
@@ -114,7 +114,7 @@ func TestLimitsEndWithTheirRequest(t *testing.T) {
 			if err := do(context.Background(), c); err != nil {
 				t.Errorf("request %d: %v", i, err)
 			}
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 		}
 		if got := c.Stats().Dials; got != 1 {
 			t.Errorf("got %d dials, want 1", got)
@@ -130,7 +130,7 @@ func TestContextEndsEveryStep(t *testing.T) {
 		op   Op
 	}{
 		{"dial", &Client{Addr: "engine:80"}, OpConnect},
-		{"write", pipeClient(func(_ int, c net.Conn) { time.Sleep(time.Minute) }), OpWrite},
+		{"write", pipeClient(func(_ int, c net.Conn) { <-time.After(time.Minute) }), OpWrite},
 		{"header wait", pipeClient(stall()), OpHeaderWait},
 		{"head", pipeClient(stall("HTTP/1.1 200")), OpHeader},
 		{"body", pipeClient(stall(chunkedHead, "1\r\na")), OpBody},
@@ -152,7 +152,7 @@ func TestContextEndsEveryStep(t *testing.T) {
 				if got := time.Since(begin); got != time.Second {
 					t.Errorf("returned after %v, want 1s: at once", got)
 				}
-				time.Sleep(time.Minute) // the server of "write" sleeps
+				<-time.After(time.Minute) // the server of "write" sleeps
 				if got := tt.c.Stats(); got.Open != 0 || got.Retries != 0 {
 					t.Errorf("got %+v, want no connection and no retry", got)
 				}

@@ -168,7 +168,7 @@ func TestRetryRules(t *testing.T) {
 					t.Fatal(err)
 				}
 				bodyOf(t, first)
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				begin := time.Now()
 				req := post("{}")
 				if tt.stream {
@@ -297,15 +297,15 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		}
 		a, b := open(), open()
 		bodyOf(t, a) // connection 0 idle at 0 s
-		time.Sleep(500 * time.Millisecond)
+		<-time.After(500 * time.Millisecond)
 		bodyOf(t, b) // connection 1 idle at 0.5 s
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if r := open(); r.c != b.c { // last in, first out
 			t.Error("got the connection idle for longer, want the one used last")
 		} else {
 			bodyOf(t, r) // connection 1 idle at 1.5 s
 		}
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		synctest.Wait()
 		for n, want := range []time.Duration{2 * time.Second, 3500 * time.Millisecond} {
 			if got := time.Duration(closedAt[n].Load()); got != want {
@@ -370,7 +370,7 @@ func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pipeClient(func(n int, conn net.Conn) {
 			if n == 0 {
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				return // closes an idle connection
 			}
 			serveAll(func(int) {})(n, conn)
@@ -380,7 +380,7 @@ func TestReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		r, err := ready.Do(context.Background(), post("{}"))
 		if err != nil {
 			t.Fatal(err)

@@ -6,7 +6,8 @@
 //  2. For 1, 8 and 128 streams, steady (evenly spread over the time between two
 //     tokens) and in lock-step (all at once, like a decode step), with kernel
 //     and with user stamps, streams are read by the code of loadgen's slots:
-//     upstream.Client and stream.Meter ("loadgen").
+//     upstream.Client and stream.Meter ("loadgen"). Kernel stamps also with
+//     200 events a second and stream, with a bar of 1 ms.
 //  3. The same again through our proxy, a process of its own, whose records give
 //     the instants that it took ("proxy").
 //  4. Each generated event is laid beside the emitter's log of it. The error of
