@@ -160,8 +160,11 @@ func (m *Meter) final(ev *wire.Event) {
 		ch.final = max(ch.final, n)
 		return
 	}
-	m.total = max(m.total, n)
+	m.tell(n)
 }
+
+// tell takes a total of the whole stream.
+func (m *Meter) tell(n int) { m.total, m.totalAt = max(m.total, n), m.events }
 
 // notTotal takes back that a usage event told the total, since another choice
 // begins: it was for the one that had ended.

@@ -92,6 +92,29 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// A cut through the user info of a URL once left a password that nothing marked
+// as one.
+func TestErrorIsRedactedBeforeItIsCut(t *testing.T) {
+	for _, pad := range []int{maxErrorText - 30, maxErrorText - 20, maxErrorText + 20} {
+		m := NewMeter(Options{Dialect: wire.Chat, StoreText: true})
+		m.Sent(origin)
+		m.Headers(502, ms(1))
+		m.Observe([]byte(strings.Repeat("x", pad)+" http://me:hunter2hunter2@10.0.0.1/v1"), ms(2))
+		if r := m.Finish(Cause{Kind: EOF}, ms(3)); strings.Contains(r.Error, "hunter") || len(r.Error) > maxErrorText {
+			t.Errorf("behind %d bytes: %q", pad, r.Error)
+		}
+	}
+}
+
+// Names and reasons of any length must not live on in a record.
+func TestWordsAreBounded(t *testing.T) {
+	long := strings.Repeat("w", 1<<20)
+	r := measure([]write{{100, with(c("a"), `"model":"`+long+`"`)}, {110, fin(long) + done}}, Cause{Kind: EOF})
+	if len(r.Finish) != maxWord || len(r.Model) != maxWord || r.End != Completed {
+		t.Errorf("finish of %d bytes, model of %d, %s; want %d each, completed", len(r.Finish), len(r.Model), r.End, maxWord)
+	}
+}
+
 func TestErrorIsOneShortLine(t *testing.T) {
 	r := measure([]write{{100, ev(`{"error":{"message":"` + strings.Repeat(`漢\n`, 500) + `"}}`)}}, Cause{Kind: EOF})
 	if len(r.Error) > maxErrorText+3 || strings.ContainsAny(r.Error, "\n\ufffd") {

@@ -154,7 +154,12 @@ func (m *Meter) eventLog() [][3]int64 {
 	return out
 }
 
-const maxErrorText = 300
+// maxErrorText is the length in bytes of an error in a record, maxErrorBody what
+// is kept of the body of a response that is no success until then.
+const (
+	maxErrorText = 300
+	maxErrorBody = 2048
+)
 
 // errorText makes the record's sentence: our own error, or the server's words
 // where texts may be stored, else the kind of error it named.
@@ -184,11 +189,14 @@ func (m *Meter) errorText(c Cause, r *Record) string {
 	if c.Err != nil && r.End != Completed {
 		parts = append(parts, c.Err.Error())
 	}
+	// Redacted before it is cut: half a URL no longer shows that a password
+	// stands in it.
 	text := strings.Join(parts, ": ")
+	text = Redact(oneLine(text[:min(len(text), maxErrorBody)]))
 	if len(text) > maxErrorText {
-		text = strings.ToValidUTF8(text[:maxErrorText], "")
+		text = strings.TrimSpace(strings.ToValidUTF8(text[:maxErrorText], ""))
 	}
-	return Redact(oneLine(text))
+	return text
 }
 
 // oneLine keeps what can be printed on one line.

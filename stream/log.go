@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"math"
+
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/wire"
 )
@@ -50,7 +52,7 @@ func Spread(log []Event, total int) {
 			log[i].Tokens = 0
 			continue
 		}
-		log[i].Tokens = int32(total*(k+1)/n - total*k/n)
+		log[i].Tokens = int32(min(total*(k+1)/n-total*k/n, math.MaxInt32))
 		k++
 	}
 }

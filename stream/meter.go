@@ -78,6 +78,7 @@ type Meter struct {
 	choices      []choice
 	usage        wire.Usage // prompt, cached and reasoning tokens: the greatest told
 	total        int        // completion tokens of the whole stream, told at its end, or None
+	totalAt      int        // generated events when it was told
 	nativePrompt int        // prompt tokens by timings, or None; nativeCached likewise
 	nativeCached int
 	perChoice    bool  // usage events without a choice come one per choice
@@ -172,8 +173,8 @@ func (m *Meter) Observe(p []byte, at stamp.Instant) Signal {
 		at = m.lastRead
 	}
 	m.lastRead = at
-	if m.status >= 300 && len(m.text) < maxErrorText {
-		m.text = append(m.text, p[:min(len(p), maxErrorText-len(m.text))]...)
+	if m.status >= 300 && len(m.text) < maxErrorBody {
+		m.text = append(m.text, p[:min(len(p), maxErrorBody-len(m.text))]...)
 	}
 	var sig Signal
 	m.dec.Push(p)
@@ -227,7 +228,7 @@ func (m *Meter) fail(e wire.Error, at stamp.Instant) {
 // chunk takes an event that carries choices or counts.
 func (m *Meter) chunk(ev *wire.Event, at stamp.Instant) (sig Signal) {
 	if len(m.model) == 0 {
-		m.model = append(m.model, ev.Model...)
+		m.model = appendWord(m.model, ev.Model)
 	}
 	m.stale = true
 	m.counts(ev)
@@ -246,7 +247,7 @@ func (m *Meter) chunk(ev *wire.Event, at stamp.Instant) (sig Signal) {
 		sig |= m.finish(ev, c, pos, at)
 	}
 	if len(ev.Choices) > 1 && ev.Choices[0].Finish != nil && ev.Usage.Has {
-		m.total = max(m.total, ev.Usage.CompletionTokens) // a bare JSON reply
+		m.tell(ev.Usage.CompletionTokens) // a bare JSON reply
 	}
 	return sig
 }
@@ -327,6 +328,12 @@ func chars(text []byte) (n int) {
 	return n
 }
 
+// maxWord bounds what a record keeps of a name or a finish reason, which servers
+// may make as long as an event.
+const maxWord = 256
+
+func appendWord(dst, word []byte) []byte { return append(dst, word[:min(len(word), maxWord)]...) }
+
 // finish takes the finish reason of a choice.
 func (m *Meter) finish(ev *wire.Event, c *wire.Choice, pos int, at stamp.Instant) (sig Signal) {
 	if string(c.Stop) == "repetition_detected" || string(c.Finish) == "repetition" {
@@ -336,7 +343,7 @@ func (m *Meter) finish(ev *wire.Event, c *wire.Choice, pos int, at stamp.Instant
 	ch := &m.choices[pos]
 	if c.Finish != nil {
 		ch.finished = true
-		ch.finish = append(ch.finish[:0], c.Finish...)
+		ch.finish = appendWord(ch.finish[:0], c.Finish)
 		m.lastEnded = pos
 	}
 	if !ch.finished {

@@ -1,6 +1,10 @@
 package stream
 
-import "github.com/streamgauge/streamgauge/wire"
+import (
+	"math"
+
+	"github.com/streamgauge/streamgauge/wire"
+)
 
 // tally is what the sources of token counts amount to.
 type tally struct {
@@ -17,11 +21,13 @@ type sums struct {
 	total   int
 	offered bool // by some choice
 	whole   bool // every generated event is covered
+	rises   bool // it tells the tokens so far: of these the greatest wins
 }
 
 // slack is by how much the counts per chunk may fall short of the server's
 // total: end-of-text and swallowed special tokens give no chunk. Beyond it the
-// counts are not what they claim (a server that sends 1 with every chunk).
+// counts are not what they claim (a server that sends 1 with every chunk), nor
+// are those that exceed it so (one whose output_ids are all so far, each time).
 func slack(total int) int { return max(16, total/10) }
 
 // resolve picks the first source, in the order of docs/measuring.md section 2,
@@ -49,7 +55,9 @@ func (m *Meter) resolve() {
 			m.log[i].Tokens = 0
 		}
 	case m.tally.from == FromUsageFinal:
-		Spread(m.log, m.tally.tokens)
+		// Of a log that is full, only its part: the rest belongs to events
+		// that are not in it.
+		Spread(m.log, m.tally.tokens*m.logged()/max(m.events, 1))
 	default:
 		Spread(m.log, m.logged())
 	}
@@ -73,7 +81,7 @@ func (m *Meter) pick() tally {
 			continue
 		}
 		covers := s.whole || s.total == total
-		if total != wire.None && total-s.total > slack(total) {
+		if total != wire.None && (total-s.total > slack(total) || !s.rises && s.total-total > slack(total)) {
 			covers = false
 		}
 		if !covers {
@@ -97,9 +105,9 @@ func (m *Meter) pick() tally {
 func (m *Meter) sources() [4]sums {
 	s := [4]sums{
 		{from: FromTokenIDs, whole: true},
-		{from: FromUsageContinuous, whole: true},
+		{from: FromUsageContinuous, whole: true, rises: true},
 		{from: FromLogprobs, whole: true},
-		{from: FromNative, whole: true},
+		{from: FromNative, whole: true, rises: true},
 	}
 	for i := range m.choices {
 		ch := &m.choices[i]
@@ -131,24 +139,14 @@ func (s *sums) addCumulative(c *cumulative, over bool) {
 // told returns the completion tokens that the server told at the end, for the
 // whole stream or choice by choice; None when it did not.
 func (m *Meter) told() int {
-	if m.total != wire.None {
+	if m.total != wire.None && !m.refuted() {
 		return m.total
 	}
 	usage, native := 0, 0
 	for i := range m.choices {
 		ch := &m.choices[i]
-		if ch.final == wire.None {
-			usage = wire.None
-		}
-		if ch.nativeFinal == wire.None {
-			native = wire.None
-		}
-		if usage != wire.None {
-			usage += ch.final
-		}
-		if native != wire.None {
-			native += ch.nativeFinal
-		}
+		usage = plusTold(usage, ch.final, ch.events)
+		native = plusTold(native, ch.nativeFinal, ch.events)
 	}
 	switch {
 	case len(m.choices) == 0:
@@ -157,6 +155,22 @@ func (m *Meter) told() int {
 		return usage
 	}
 	return native
+}
+
+// refuted reports whether the stream itself denies the total that it told: no
+// tokens in generated events (gateways fill usage with zeros), or a total told
+// too early, which more events have come behind since than it has tokens.
+func (m *Meter) refuted() bool {
+	return m.total < m.events && (m.total == 0 || m.events > m.totalAt)
+}
+
+// plusTold adds what a choice told at its end; a zero beside generated events
+// is not told.
+func plusTold(sum, final, events int) int {
+	if sum == wire.None || final == wire.None || final == 0 && events > 0 {
+		return wire.None
+	}
+	return sum + final
 }
 
 // fill is how far the events of a choice have their tokens, for a source that
@@ -201,10 +215,10 @@ func (m *Meter) fillRise(i int, told int32) {
 	if told == wire.None {
 		return
 	}
-	rise, n := told-f.told, int32(f.open)
-	for j, k := f.first, int32(0); j <= i; j++ {
+	rise, n := int64(told-f.told), int64(f.open)
+	for j, k := f.first, int64(0); j <= i; j++ {
 		if e := &m.log[j]; e.Choice == pos && e.Flags&SameEvent == 0 {
-			e.Tokens = rise*(k+1)/n - rise*k/n
+			e.Tokens = int32(rise*(k+1)/n - rise*k/n)
 			k++
 		}
 	}
@@ -232,7 +246,8 @@ func (m *Meter) hiddenReasoning() bool {
 }
 
 // tbt is the time between tokens: (last − first) / (N − n1) when the tokens of
-// each event are known, else / (N − 1).
+// each event are known, else / (N − 1); in whole nanoseconds, and null below one,
+// which only an N that is no count gives.
 func (m *Meter) tbt() Null[float64] {
 	m.resolve()
 	n := m.tally.tokens - 1
@@ -242,5 +257,6 @@ func (m *Meter) tbt() Null[float64] {
 	if n <= 0 || m.lastToken == m.firstToken || m.hiddenReasoning() {
 		return Null[float64]{}
 	}
-	return Some(float64(m.lastToken-m.firstToken) / float64(n))
+	tbt := math.Round(float64(m.lastToken-m.firstToken) / float64(n))
+	return Null[float64]{V: tbt, OK: tbt > 0}
 }

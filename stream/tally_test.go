@@ -54,6 +54,12 @@ func TestTokenSources(t *testing.T) {
 		{"token ids against the server's total: flagged", []string{ids(c("a"), 2), ids(c("b"), 2), fin("stop") + u(10, 5) + done}, FromTokenIDs, 5, "[2 2]", "usage_mismatch"},
 		{"aborted with per-chunk counts: what came counts", []string{plus(c("a"), 4), plus(c("b"), 8)}, FromUsageContinuous, 8, "[4 4]", ""},
 		{"total not divisible by the events", []string{c("a"), c("b"), c("c"), fin("stop") + u(10, 7) + done}, FromUsageFinal, 7, "[2 2 3]", ""},
+		{"a total of zero beside text: gateways fill usage with zeros", []string{c("a"), c("b"), fin("stop") + u(10, 0) + done}, FromEstimate, 2, "[1 1]", ""},
+		{"likewise in the chunk that ends the choice", []string{c("a"), c("b"), plus(fin("stop"), 0) + done}, FromEstimate, 2, "[1 1]", ""},
+		{"a total told before most of the stream, then cut off", []string{c("a"), u(10, 1), c("b"), c("c")}, FromEstimate, 3, "[1 1 1]", ""},
+		{"a total told early that still exceeds the events: at least as many", []string{c("a"), u(10, 8), c("b")}, FromUsageFinal, 8, "[4 4]", ""},
+		{"ids that repeat all so far, against the total", []string{ids(c("a"), 20), ids(c("b"), 40), fin("length") + u(10, 40) + done}, FromUsageFinal, 40, "[20 20]", "source_incomplete"},
+		{"a rise of thousands of millions over several chunks: once overflowed to negative tokens", []string{plus(c("a"), 1), c("b"), c("c"), c("d"), plus(c("e"), 2e9), end}, FromUsageContinuous, 2e9, "[1 499999999 500000000 500000000 500000000]", ""},
 		{"two channels in one delta are one event", []string{plus(k(`{"reasoning_content":"r","content":"c"}`), 2), plus(c("b"), 3), end}, FromUsageContinuous, 3, "[2 1]", ""},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -86,6 +92,17 @@ func TestTokenSources(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Of a total that is spread, a full log gets the part of its events: it once got
+// all, and windows in it counted tokens of events behind them.
+func TestFullLogGetsItsPart(t *testing.T) {
+	m := NewMeter(Options{Dialect: wire.Chat, MaxLog: 2})
+	play(m, []write{{100, c("a")}, {110, c("b")}, {120, c("c")}, {130, c("d")}, {131, fin("length") + u(10, 12) + done}})
+	r := m.Finish(Cause{Kind: EOF}, ms(200))
+	if log := m.Log(); len(log) != 2 || log[0].Tokens != 3 || log[1].Tokens != 3 || r.Tokens != 12 {
+		t.Errorf("log %+v of %d tokens, want two events of 3 and 12", log, r.Tokens)
 	}
 }
 
