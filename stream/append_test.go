@@ -3,12 +3,30 @@ package stream
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
+
+// Every …_ns is a whole number: scripts read it as one.
+func TestTBTIsWhole(t *testing.T) {
+	r := measure([]write{{100, c("a")}, {180, c("b")}, {181, fin("length") + u(10, 12) + done}}, Cause{Kind: EOF})
+	if want := `"tbt_ns":7272727,`; !bytes.Contains(r.Append(nil), []byte(want)) {
+		t.Errorf("80 ms over 11 tokens: %s, want %s", r.Append(nil), want)
+	}
+}
+
+// encoding/json refuses what is not finite, and a cell would be lost over it.
+func TestNullOfNotFinite(t *testing.T) {
+	for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		if p, err := json.Marshal(Some(f)); err != nil || string(p) != "null" {
+			t.Errorf("%v: %s, %v; want null", f, p, err)
+		}
+	}
+}
 
 func null64s() *rapid.Generator[Null[int64]] {
 	return rapid.Custom(func(t *rapid.T) Null[int64] {

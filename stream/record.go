@@ -1,6 +1,9 @@
 package stream
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"math"
+)
 
 // Null is a value that may be undefined; undefined is null in JSON, never 0.
 type Null[T any] struct {
@@ -11,9 +14,11 @@ type Null[T any] struct {
 // Some returns a defined value.
 func Some[T any](v T) Null[T] { return Null[T]{V: v, OK: true} }
 
-// MarshalJSON writes the value, or null.
+// MarshalJSON writes the value, or null; a float that is not finite is undefined
+// too, as it is to Record.Append.
 func (n Null[T]) MarshalJSON() ([]byte, error) {
-	if !n.OK {
+	f, isFloat := any(n.V).(float64)
+	if !n.OK || isFloat && (math.IsNaN(f) || math.IsInf(f, 0)) {
 		return []byte("null"), nil
 	}
 	return json.Marshal(n.V)
