@@ -45,7 +45,7 @@ func (x *exchange) readBody(ctx *fasthttp.RequestCtx, client *clientConn, req *u
 		}
 		n, err := in.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -45,13 +44,11 @@ type exchange struct {
 	once sync.Once
 }
 
-// cause says how the body ended: err is what reading it gave, nil when it was
-// not read to an end since the client did not take it.
+// cause says why the body did not come to its end: err is what reading it gave,
+// nil when the client did not take it.
 func (x *exchange) cause(err error) stream.Cause {
 	why := context.Cause(x.ctx)
 	switch {
-	case err == io.EOF:
-		return stream.Cause{Kind: stream.EOF}
 	case errors.Is(why, errDrained):
 		return stream.Cause{Kind: stream.Drained, Err: errDrained}
 	case err == nil || errors.Is(why, errClientGone):

@@ -84,7 +84,7 @@ func (p *Proxy) listModels(ctx context.Context, b *backend) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	if r.Status != 200 {
 		return nil, fmt.Errorf("models: status %d", r.Status)
 	}

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bufio"
 	"bytes"
-	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -140,9 +139,8 @@ func (x *exchange) respondUntilClose(ctx *fasthttp.RequestCtx, client *clientCon
 		if err == nil {
 			_, err = client.ReadFrom(t)
 		}
-		whole := err == nil && t.err == io.EOF
 		_ = t.CloseWithError(err)
-		if !whole {
+		if err != nil || !t.whole {
 			_ = client.Abort()
 		}
 	}, func() {

@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
 )
 
 // tap is a response's body on its way to the client. The server loop calls Read,
@@ -19,9 +20,10 @@ type tap struct {
 	// end of the body. Nil where there is no place for them.
 	header *fasthttp.ResponseHeader
 
-	held []byte        // the last read's bytes, not yet observed
-	at   stamp.Instant // their stamp; 0 when there are none
-	err  error         // of the upstream's body, once it ended
+	held  []byte        // the last read's bytes, not yet observed
+	at    stamp.Instant // their stamp; 0 when there are none
+	err   error         // of the upstream's body, once it ended
+	whole bool          // it ended as its framing says: err is io.EOF
 }
 
 // Read returns the upstream's bytes as soon as they are in.
@@ -41,8 +43,11 @@ func (t *tap) Read(p []byte) (int, error) {
 	}
 	if err != nil {
 		t.err = err
-		if err == io.EOF && t.header != nil {
-			t.x.copyTrailers(t.header)
+		if err == io.EOF {
+			t.whole = true
+			if t.header != nil {
+				t.x.copyTrailers(t.header)
+			}
 		}
 	}
 	return n, err
@@ -71,6 +76,10 @@ func (t *tap) CloseWithError(error) error {
 		// The client did not take the last bytes, but the engine made them.
 		t.x.obs.observe(t.held, t.at)
 	}
-	t.x.end(t.x.cause(t.err))
+	if t.whole {
+		t.x.end(stream.Cause{Kind: stream.EOF})
+	} else {
+		t.x.end(t.x.cause(t.err))
+	}
 	return nil
 }
