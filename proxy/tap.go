@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"runtime"
 
@@ -43,7 +44,7 @@ func (t *tap) Read(p []byte) (int, error) {
 	}
 	if err != nil {
 		t.err = err
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			t.whole = true
 			if t.header != nil {
 				t.x.copyTrailers(t.header)
