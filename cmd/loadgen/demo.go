@@ -20,7 +20,7 @@ import (
 
 func newDemo(s streams) *cobra.Command {
 	var out string
-	var quiet bool
+	var l look
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "a whole small matrix with nothing installed, in under a minute",
@@ -32,18 +32,21 @@ func newDemo(s streams) *cobra.Command {
 			if out == "" {
 				out = "streamgauge-demo-" + time.Now().UTC().Format("20060102-150405")
 			}
-			_, _, err := s.demo(cmd.Context(), out, &screen{w: s.err, quiet: quiet, live: program.Terminal(s.err)})
-			return err
+			return s.heed(cmd.Context(), func(ctx context.Context, s streams) error {
+				_, _, err := s.demo(ctx, out, l)
+				return err
+			})
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "folder for the run file and the reports (default streamgauge-demo-<UTC time>/)")
-	cmd.Flags().BoolVar(&quiet, "quiet", false, "no progress on stderr")
+	cmd.Flags().BoolVar(&l.quiet, "quiet", false, "no progress on stderr")
+	cmd.Flags().BoolVar(&l.plain, "no-tui", false, "plain lines instead of a live screen")
 	return cmd
 }
 
 // demo runs the demo profile's suggested matrix into dir and returns the run
 // beside the engine's own log.
-func (s streams) demo(ctx context.Context, dir string, show *screen) (*matrix.Run, *sim.Log, error) {
+func (s streams) demo(ctx context.Context, dir string, l look) (*matrix.Run, *sim.Log, error) {
 	profile, err := sim.Lookup("demo")
 	if err != nil {
 		return nil, nil, err
@@ -64,9 +67,15 @@ func (s streams) demo(ctx context.Context, dir string, show *screen) (*matrix.Ru
 		Tool:       "streamgauge " + program.Version(),
 		Notes:      map[string]string{"engine": "simulated, profile " + profile.Name},
 	}
-	show.line(fmt.Sprintf("simulated engine %s behind a proxy on http://%s, metrics on http://%s/metrics",
-		profile.Model, stage.data.Addr(), stage.admin.Addr()))
-	run, err := s.runInto(ctx, dir, cfg, loadgen.Deps{Target: &t}, show)
+	if !l.quiet {
+		fmt.Fprintf(s.err, "simulated engine %s behind a proxy on http://%s, metrics on http://%s/metrics\n",
+			profile.Model, stage.data.Addr(), stage.admin.Addr())
+	}
+	file, err := create(dir)
+	if err != nil {
+		return nil, nil, errors.Join(err, stage.strike(ctx))
+	}
+	run, err := s.measureInto(ctx, file, cfg, loadgen.Deps{Target: &t}, l)
 	err = errors.Join(err, stage.strike(ctx))
 	if run == nil {
 		return nil, nil, err

@@ -24,10 +24,10 @@ func TestDemoAgreesWithTheEnginesOwnLog(t *testing.T) {
 		t.Skip("takes most of a minute")
 	}
 	var out, progress bytes.Buffer
-	s := streams{strings.NewReader(""), &out, &progress}
+	s := streams{in: strings.NewReader(""), out: &out, err: &progress, stop: &stopper{}}
 	dir := filepath.Join(t.TempDir(), "demo")
 	begun := time.Now()
-	run, truth, err := s.demo(t.Context(), dir, &screen{w: &progress})
+	run, truth, err := s.demo(t.Context(), dir, look{plain: true})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}

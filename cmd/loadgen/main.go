@@ -6,7 +6,5 @@ import (
 )
 
 func main() {
-	ctx, stop := signals(context.Background(), os.Stderr)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

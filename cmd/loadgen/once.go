@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -46,11 +47,13 @@ func newOnce(s streams) *cobra.Command {
 				show = func(_ wire.Channel, _ int, text []byte) { _, _ = s.out.Write(text) }
 			}
 			deps := loadgen.Deps{Target: t, Dialer: stamp.Dialer{User: c.Stamps == "user"}}
-			rec, err := loadgen.Once(cmd.Context(), runConfig(&c, &loaded), deps, prompt, show)
-			if err != nil {
-				return err
-			}
-			return s.printRecord(rec, asJSON)
+			return s.heed(cmd.Context(), func(ctx context.Context, s streams) error {
+				rec, err := loadgen.Once(ctx, runConfig(&c, &loaded), deps, prompt, show)
+				if err != nil {
+					return err
+				}
+				return s.printRecord(rec, asJSON)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&prompt, "prompt", "", "prompt to send as it stands; empty: a request for long, varied text")

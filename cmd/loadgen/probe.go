@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"text/tabwriter"
@@ -33,23 +34,25 @@ func newProbe(s streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info, err := engine.Probe(cmd.Context(), t, c.Model)
-			if err != nil {
-				return err
-			}
-			sw, err := engine.Negotiate(cmd.Context(), t, info, engine.Defaults(info.Kind, false), engine.BodyInput{
-				Endpoint: c.Endpoint, Model: info.Model, Prompt: "Hello", MaxTokens: 1,
+			return s.heed(cmd.Context(), func(ctx context.Context, s streams) error {
+				info, err := engine.Probe(ctx, t, c.Model)
+				if err != nil {
+					return err
+				}
+				sw, err := engine.Negotiate(ctx, t, info, engine.Defaults(info.Kind, false), engine.BodyInput{
+					Endpoint: c.Endpoint, Model: info.Model, Prompt: "Hello", MaxTokens: 1,
+				})
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return json.NewEncoder(s.out).Encode(struct {
+						engine.Info
+						Switches engine.Switches `json:"switches"`
+					}{info, sw})
+				}
+				return printFacts(s, info, sw)
 			})
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(s.out).Encode(struct {
-					engine.Info
-					Switches engine.Switches `json:"switches"`
-				}{info, sw})
-			}
-			return printFacts(s, info, sw)
 		},
 	}
 	configs.Register(cmd.Flags(), configs.LoadgenKeys().Only(serverKeys...))

@@ -3,16 +3,15 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/streamgauge/streamgauge/cmd/internal/board"
 	"github.com/streamgauge/streamgauge/loadgen"
-	"github.com/streamgauge/streamgauge/matrix"
 )
 
-// screen tells the progress of a run: a line when a step begins and ends, and
-// on a terminal a line below that is renewed each second.
+// screen tells the progress of a run in lines: one when a step begins and one
+// when it ends, and where live a last one that is renewed each second.
 type screen struct {
 	w     io.Writer
 	quiet bool
@@ -29,42 +28,13 @@ const eraseLine = "\r\x1b[K"
 func (s *screen) event(e loadgen.Event) {
 	switch {
 	case e.Cell != nil:
-		s.line(fmt.Sprintf("[%d/%d] %s: %s", e.N, e.Of, stepName(e.Step), result(e.Cell)))
+		s.line(board.Summary(e))
 	case e.Message != "":
 		s.line(e.Message)
 	case e.Of > 0 && e.N > s.step:
 		s.step = e.N
-		s.line(fmt.Sprintf("[%d/%d] %s …", e.N, e.Of, stepName(e.Step)))
+		s.line(fmt.Sprintf("[%d/%d] %s …", e.N, e.Of, board.StepName(e.Step)))
 	}
-}
-
-func stepName(s loadgen.Step) string {
-	if s.Phase == matrix.Prefill {
-		return fmt.Sprintf("prefill %d", s.Context)
-	}
-	return fmt.Sprintf("context %d, concurrency %d", s.Context, s.Concurrency)
-}
-
-// result is a finished cell in one line.
-func result(c *matrix.Cell) string {
-	var b strings.Builder
-	b.WriteString(string(c.Status))
-	if c.TotalTokS.OK {
-		fmt.Fprintf(&b, ", %.1f tok/s", c.TotalTokS.V)
-	}
-	if c.TTFTMS.OK {
-		fmt.Fprintf(&b, ", TTFT %.1f ms", c.TTFTMS.V)
-	}
-	if c.TBTMS.OK {
-		fmt.Fprintf(&b, ", TBT %.2f ms", c.TBTMS.V)
-	}
-	if c.Message != "" {
-		b.WriteString(": " + c.Message)
-	}
-	for _, w := range c.Warnings {
-		b.WriteString("; " + w.Message)
-	}
-	return b.String()
 }
 
 // line prints one line, above the live one.
@@ -78,7 +48,7 @@ func (s *screen) line(text string) {
 		fmt.Fprint(s.w, eraseLine)
 		s.drawn = false
 	}
-	fmt.Fprintln(s.w, text)
+	fmt.Fprintln(s.w, board.Printable(text))
 }
 
 // watch renews the live line each second until stop is called.
@@ -109,7 +79,7 @@ func (s *screen) draw(n loadgen.Snapshot) {
 	s.drawn = true
 	fmt.Fprintf(s.w, "%s  %s: %d active, %d decoding, %.0f tok/s", eraseLine, n.Stage, n.Active, n.Decoding, n.TokS)
 	if n.Loops > 0 {
-		fmt.Fprintf(s.w, ", %d loops", n.Loops)
+		fmt.Fprintf(s.w, ", %d looped", n.Loops)
 	}
 	if n.Failed > 0 {
 		fmt.Fprintf(s.w, ", %d failed", n.Failed)

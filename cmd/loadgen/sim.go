@@ -33,7 +33,9 @@ func newSim(s streams) *cobra.Command {
 			if err != nil {
 				return program.Usage(err)
 			}
-			return serveSim(cmd.Context(), s.err, p, sim.Options{Seed: seed}, listen, truth)
+			return s.heed(cmd.Context(), func(ctx context.Context, s streams) error {
+				return serveSim(ctx, s.err, p, sim.Options{Seed: seed}, listen, truth)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&profile, "profile", "demo", "engine to simulate; list names them")
