@@ -39,7 +39,7 @@ func inBubble(t *testing.T, p Profile, o Options, f func(b *bench)) {
 		if err := <-b.done; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-		time.Sleep(2 * time.Minute) // fasthttp's idle workers end
+		<-time.After(2 * time.Minute) // fasthttp's idle workers end
 	})
 }
 

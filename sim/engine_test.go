@@ -142,7 +142,7 @@ func TestPreemptionWhenTheCacheIsFull(t *testing.T) {
 					t.Errorf("stream %s: %v", salt, a.err)
 				}
 			})
-			time.Sleep(time.Microsecond)
+			<-time.After(time.Microsecond)
 		}
 		wg.Wait()
 		log := b.srv.Truth()
@@ -204,7 +204,7 @@ func TestLateReaderKeepsItsDueStep(t *testing.T) {
 			return j
 		}
 		late := enter()
-		time.Sleep(1500 * time.Millisecond) // its reader is held up
+		<-time.After(1500 * time.Millisecond) // its reader is held up
 		enter()
 		if _, due := s.look(late); due != int64(time.Second) {
 			t.Errorf("a step due at 1s was moved to %v by a later change of load", time.Duration(due))
@@ -220,7 +220,7 @@ func TestLoadChangesSpeedInMidStep(t *testing.T) {
 		var first answer
 		var wg sync.WaitGroup
 		wg.Go(func() { first = b.do("POST", "/v1/chat/completions", chatBody(p, 50, 12, "a", ""), nil) })
-		time.Sleep(75 * time.Millisecond)
+		<-time.After(75 * time.Millisecond)
 		b.do("POST", "/v1/chat/completions", chatBody(p, 50, 2, "b", ""), nil)
 		wg.Wait()
 		// Tokens at 50, 60, 70; at 75, half way, the step slows down to 20 ms:

@@ -211,7 +211,7 @@ func TestHeadersComeWhenTheDialectSendsThem(t *testing.T) {
 		p.Dialect, p.MaxRunning = c.dialect, 1
 		inBubble(t, p, Options{}, func(b *bench) {
 			go b.do("POST", "/v1/chat/completions", chatBody(p, 50, 2, "a", ""), nil)
-			time.Sleep(time.Nanosecond) // a is in before b
+			<-time.After(time.Nanosecond) // a is in before b
 			start := time.Now()
 			conn, err := b.ln.Dial()
 			if err != nil {

@@ -141,7 +141,7 @@ func TestScriptHangSeesClientLeave(t *testing.T) {
 		c := dial()
 		start := time.Now()
 		exchange(c, "POST", "/", "", func(e event) bool { return strings.Contains(e.data, `"b"`) })
-		time.Sleep(7 * time.Second)
+		<-time.After(7 * time.Second)
 		c.Close()
 		synctest.Wait()
 		if got, want := s.Played()[0].Gone.Sub(start), 7*time.Second+20*time.Millisecond; got != want {

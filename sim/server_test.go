@@ -18,11 +18,11 @@ func TestFlushCache(t *testing.T) {
 	inBubble(t, p, Options{}, func(b *bench) {
 		b.do("POST", "/v1/chat/completions", chatBody(p, 1000, 1, "a", ""), nil)
 		go b.do("POST", "/v1/chat/completions", chatBody(p, 500, 10, "b", ""), nil)
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		if a := b.do("GET", "/flush_cache", "", nil); a.status != 400 {
 			t.Errorf("while a request runs: %d, want 400", a.status)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if a := b.do("GET", "/flush_cache", "", nil); a.status != 200 {
 			t.Errorf("idle: %d, want 200", a.status)
 		}
@@ -56,11 +56,11 @@ func TestLingerUnlessAborted(t *testing.T) {
 	leave := func(event) bool { return true }
 	inBubble(t, p, Options{}, func(b *bench) {
 		b.do("POST", "/v1/chat/completions", chatBody(p, 50, 5000, "a", `,"rid":"r1"`), leave)
-		time.Sleep(19 * time.Second)
+		<-time.After(19 * time.Second)
 		if st := b.srv.sched.status(); st.running != 1 {
 			t.Errorf("%d running 19 s after the client left, want 1", st.running)
 		}
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		if st := b.srv.sched.status(); st.running != 0 {
 			t.Errorf("%d running 21 s after the client left, want 0", st.running)
 		}
@@ -79,7 +79,7 @@ func TestAbortFinishesAnOpenStream(t *testing.T) {
 	p.Dialect = SGLang
 	inBubble(t, p, Options{}, func(b *bench) {
 		go func() {
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			b.do("POST", "/abort_request", `{"rid":"r1"}`, nil)
 		}()
 		a := b.do("POST", "/v1/chat/completions", chatBody(p, 50, 5000, "a", `,"rid":"r1"`), nil)
@@ -211,7 +211,7 @@ func TestShutdownIsPrompt(t *testing.T) {
 		open := make(chan answer)
 		go func() { open <- b.do("POST", "/v1/chat/completions", chatBody(p, 50, 5000, "a", ""), nil) }()
 		b.do("POST", "/v1/chat/completions", chatBody(p, 50, 5000, "b", ""), func(event) bool { return true })
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -233,6 +233,6 @@ func TestShutdownIsPrompt(t *testing.T) {
 			}
 		}
 		<-b.done
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 	})
 }
