@@ -34,10 +34,20 @@ func TestPageShowsARecord(t *testing.T) {
 	if got := string(r.Append(nil)); got != line {
 		t.Errorf("written again:\n%s\nthe page has:\n%s", got, line)
 	}
-	// The page explains the clean part; it must follow from the events shown.
+	// The page explains the window and its clean part; both must follow from the
+	// events shown.
 	log := LogOf(r, origin)
 	onset := OnsetIn(log, ms(msOf(r.Loops[0].OnsetNS)))
-	if w := WindowOf(log, Edges{Open: ms(105), Close: ms(500), Onset: Some(onset)}); w != *r.Window {
+	w := WindowOf(log, Edges{Open: ms(105), Close: ms(500)})
+	clean := log[:onset]
+	for clean[0].At < ms(105) {
+		clean = clean[1:]
+	}
+	for _, e := range clean[1:] {
+		w.CleanTokens += float64(e.Tokens)
+	}
+	w.CleanNS, w.Trimmed = int64(clean[len(clean)-1].At-clean[0].At), true
+	if w != *r.Window {
 		t.Errorf("window of the events shown: %+v, the page has %+v", w, *r.Window)
 	}
 }

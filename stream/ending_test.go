@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/wire"
 )
 
@@ -153,5 +154,28 @@ func TestFlags(t *testing.T) {
 				t.Errorf("tbt = %v, want null: the pace of hidden tokens is not known", r.TBTNS.V)
 			}
 		})
+	}
+}
+
+// TestStampsOfAMixedStreamAreTheUsers: one read without a kernel stamp among a
+// hundred makes the stream's instants no better than that one.
+func TestStampsOfAMixedStreamAreTheUsers(t *testing.T) {
+	m := NewMeter(Options{Dialect: wire.Chat})
+	for _, tc := range []struct {
+		name string
+		src  []stamp.Source
+		want string
+	}{
+		{"all by the kernel", []stamp.Source{stamp.Kernel, stamp.Kernel}, "kernel"},
+		{"one without", []stamp.Source{stamp.Kernel, stamp.User, stamp.Kernel}, "user"},
+		{"none told", nil, "user"},
+	} {
+		m.Reset(Options{Dialect: wire.Chat})
+		for _, s := range tc.src {
+			m.Stamps(s)
+		}
+		if got := m.Finish(Cause{Kind: EOF}, 1).Stamps; got != tc.want {
+			t.Errorf("%s: stamps %q, want %q", tc.name, got, tc.want)
+		}
 	}
 }

@@ -64,6 +64,7 @@ type Meter struct {
 	lastToken, lastRead, marker, end stamp.Instant
 	status, sends                    int
 	stamps                           stamp.Source
+	stamped                          bool // Stamps was called
 	stampOrder                       bool
 
 	all       int // complete events
@@ -157,8 +158,13 @@ func (m *Meter) Headers(status int, at stamp.Instant) {
 	m.status, m.headers = status, at
 }
 
-// Stamps notes who took the instants given to Observe.
-func (m *Meter) Stamps(src stamp.Source) { m.stamps = src }
+// Stamps notes who took the instants given to Observe. A stream that mixes them
+// is as good as its worst: it counts as stamped by the user.
+func (m *Meter) Stamps(src stamp.Source) {
+	if !m.stamped || src == stamp.User {
+		m.stamps, m.stamped = src, true
+	}
+}
 
 // Observe takes the body bytes of one read and the instant at which they
 // arrived. p is not kept.

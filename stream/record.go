@@ -146,9 +146,10 @@ type Gaps struct {
 // Window is the part of a stream inside its cell's window [open, open+duration).
 // FirstNS and LastNS are the instants of its first and last event in it,
 // relative to the opening. CleanTokens and CleanNS are what the cell may count
-// when loops are salvaged (docs/measuring.md, "Loops"). Trimmed says that the
-// stream was cut at a loop's onset: then CleanNS runs from its first event in
-// the window, whose tokens are not in CleanTokens, to its last before the onset.
+// when loops are salvaged (docs/measuring.md, "Loops"); the load generator fills
+// them in. Trimmed says that the stream was cut at a loop's onset: then CleanNS
+// runs from its first event in the window, whose tokens are not in CleanTokens,
+// to its last before the onset.
 type Window struct {
 	Tokens      float64     `json:"tokens"`
 	FirstTokens float64     `json:"first_tokens"`

@@ -5,66 +5,31 @@ import (
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
-// Edges say which part of a stream a window holds. The window is [Open, Close):
-// an event belongs to it if its instant does.
+// Edges say which part of a stream counts. The window is [Open, Close): an event
+// belongs to it if its instant does.
 type Edges struct {
 	Open, Close stamp.Instant
-	// From and To bound the slot's time that is this stream's, waits included:
-	// usually from the end of the slot's stream before it to its own end. They
-	// give Window.CleanNS of a stream that is not cut. Zero stands for Open
-	// and for the stream's last event.
-	From, To stamp.Instant
 	// Onset is the index of the event in which a loop begins, as LoopOnset and
-	// Candidate tell it; null when there is none.
+	// Candidate tell it; null when there is none. WindowOf does not look at it.
 	Onset Null[int]
 }
 
-// WindowOf returns the part of a stream that lies in a measuring window.
-//
-// A stream that is cut at an onset counts from its first event in the window,
-// whose tokens do not count, to its last before the onset: CleanTokens tokens
-// in CleanNS. One whose loop began before the window counts nothing, one that is
-// not cut counts as a whole; so does one whose loop began behind the window.
+// WindowOf returns the part of a stream that lies in a measuring window, loops
+// included. The clean part is not filled in: it depends on the other streams of
+// the slot, on when the one before ended and whether that looped.
 func WindowOf(log []Event, e Edges) Window {
-	if i := e.Onset.V; e.Onset.OK && (i >= len(log) || log[i].At >= e.Close) {
-		e.Onset.OK = false
-	}
-	w := Window{Trimmed: e.Onset.OK}
-	var first, last, clean stamp.Instant
-	var firstTokens float64
+	var w Window
 	for i := range log {
 		ev := &log[i]
 		if ev.Flags&SameEvent != 0 || ev.At < e.Open || ev.At >= e.Close {
 			continue
 		}
-		tokens := float64(ev.Tokens)
 		if w.Events == 0 {
-			first, firstTokens = ev.At, tokens
+			w.FirstTokens, w.FirstNS = float64(ev.Tokens), Some(int64(ev.At-e.Open))
 		}
 		w.Events++
-		w.Tokens += tokens
-		last = ev.At
-		if !e.Onset.OK || i < e.Onset.V {
-			w.CleanTokens += tokens
-			clean = ev.At
-		}
-	}
-	if w.Events > 0 {
-		w.FirstTokens = firstTokens
-		w.FirstNS, w.LastNS = Some(int64(first-e.Open)), Some(int64(last-e.Open))
-	}
-	switch {
-	case !w.Trimmed:
-		from, to := max(e.From, e.Open), e.To
-		if to == 0 {
-			to = last
-		}
-		w.CleanNS = max(int64(min(to, e.Close)-from), 0)
-	case clean == 0: // the loop began before the window
-		w.CleanTokens = 0
-	default:
-		w.CleanTokens -= firstTokens
-		w.CleanNS = int64(clean - first)
+		w.Tokens += float64(ev.Tokens)
+		w.LastNS = Some(int64(ev.At - e.Open))
 	}
 	return w
 }
