@@ -104,7 +104,6 @@ func (o *observer) answered(r *upstream.Response, received stamp.Instant) {
 	o.guard(func() {
 		o.meter.RequestReceived(received)
 		o.meter.Headers(r.Status, r.HeadersAt)
-		o.meter.Stamps(r.HeadersSource)
 	})
 }
 
@@ -152,7 +151,7 @@ func (o *observer) fail(r any) {
 }
 
 // observe meters bytes that have been forwarded.
-func (o *observer) observe(p []byte, at stamp.Instant) {
+func (o *observer) observe(p []byte, at stamp.Instant, src stamp.Source) {
 	if o.blind.Load() {
 		return
 	}
@@ -161,6 +160,7 @@ func (o *observer) observe(p []byte, at stamp.Instant) {
 			o.fail(r)
 		}
 	}()
+	o.meter.Stamps(src)
 	sig := o.meter.Observe(p, at)
 	if sig&stream.SigLoop != 0 {
 		o.loops.Store(true)

@@ -23,6 +23,7 @@ type tap struct {
 
 	held  []byte        // the last read's bytes, not yet observed
 	at    stamp.Instant // their stamp; 0 when there are none
+	src   stamp.Source  // who took it
 	err   error         // of the upstream's body, once it ended
 	whole bool          // it ended as its framing says: err is io.EOF
 }
@@ -35,7 +36,7 @@ func (t *tap) Read(p []byte) (int, error) {
 	}
 	n, err := t.x.resp.Read(p)
 	if n > 0 {
-		t.at, _ = t.x.resp.At()
+		t.at, t.src = t.x.resp.At()
 		if t.x.obs != nil {
 			// A copy, since the buffer may be another stream's by the time
 			// of the close.
@@ -64,7 +65,7 @@ func (t *tap) settle() {
 		// Engines send in decode steps: the tokens of other streams are ready
 		// to be forwarded now, and they come before our parsing.
 		runtime.Gosched()
-		t.x.obs.observe(t.held, t.at)
+		t.x.obs.observe(t.held, t.at, t.src)
 	}
 	t.at = 0
 }
@@ -75,7 +76,7 @@ func (t *tap) settle() {
 func (t *tap) CloseWithError(error) error {
 	if t.at != 0 && t.x.obs != nil {
 		// The client did not take the last bytes, but the engine made them.
-		t.x.obs.observe(t.held, t.at)
+		t.x.obs.observe(t.held, t.at, t.src)
 	}
 	if t.whole {
 		t.x.end(stream.Cause{Kind: stream.EOF})
