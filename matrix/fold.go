@@ -13,8 +13,8 @@ import (
 // numbers to be valid.
 const minCleanShare = 0.5
 
-// A stream enters the medians with at least this many tokens and this long
-// between its first and last event in the window.
+// A stream enters the medians with at least this many tokens in the window, those
+// of its first event included, and this long between its first and last event in it.
 const (
 	minRateTokens = 16
 	minRateSpan   = time.Second
@@ -57,6 +57,8 @@ func FoldDecode(in DecodeInput) Cell {
 	share := s.cleanNS / capacity
 	c.CleanShare = stream.Some(share)
 	switch {
+	case s.trimmed == 0 && s.loops == 0 && s.events == 0:
+		// Not 0 tok/s: nothing was measured, see below.
 	case s.trimmed == 0 && s.loops == 0:
 		c.TotalTokS = stream.Some(s.tokens / window)
 	case s.cleanNS > 0:
@@ -96,6 +98,13 @@ func FoldDecode(in DecodeInput) Cell {
 	if s.cold > 0 {
 		c.Warn("burst_cold", fmt.Sprintf("the prompt cache was cold for %d of the %d streams of the start burst, whose TTFT holds a prefill", s.cold, len(s.burst)))
 	}
+	if s.trimmed == 0 && s.loops == 0 && s.events == 0 {
+		c.Raise(Failed, "no_token", "no token came inside the window")
+	}
+	if s.hidden > 0 {
+		c.Warn("hidden_reasoning", fmt.Sprintf(
+			"%d streams generated tokens out of sight: they have no rate and no time between tokens", s.hidden))
+	}
 	if n := waitShare(s); n > 0.1 {
 		c.Warn("many_restarts", fmt.Sprintf("waits for first tokens of restarted streams took %.0f %% of the stream-time", 100*n))
 	}
@@ -114,7 +123,8 @@ func judgeLoops(c *Cell, in DecodeInput, share float64) {
 		c.Raise(Looped, "loop_discarded", what+"; --on-loop=discard leaves no numbers")
 		c.TotalTokS, c.RequestTokS, c.TBTMS, c.TTFTMS = stream.Null[float64]{}, stream.Null[float64]{}, stream.Null[float64]{}, stream.Null[float64]{}
 		c.AvgActive, c.OutputTokens, c.Completed = stream.Null[float64]{}, stream.Null[float64]{}, stream.Null[int]{}
-		c.AvgDecoding, c.MeasuredS = stream.Null[float64]{}, stream.Null[float64]{}
+		c.AvgDecoding, c.MeasuredS, c.TokensPerEvent = stream.Null[float64]{}, stream.Null[float64]{}, stream.Null[float64]{}
+		c.TTFT, c.TTFTSteady, c.TBT, c.Gaps, c.Hist = Quantiles{}, Quantiles{}, Quantiles{}, Quantiles{}, Hists{}
 	case share < minCleanShare:
 		c.Raise(Looped, "loop", what+": less than half, so the numbers are provisional")
 	default:
@@ -152,7 +162,7 @@ type sums struct {
 	events, generated, coalesced int
 	streams, failed, completed   int
 	loops, trimmed               int
-	selfEnded                    int
+	selfEnded, hidden            int
 	askedShare                   float64
 	rates, tbts, burst           []float64
 	cold                         int // streams of the burst
@@ -178,10 +188,10 @@ func sumWindow(in DecodeInput) *sums {
 		if r.CachedTokens.OK {
 			s.cached = append(s.cached, r.CachedTokens.V)
 		}
+		s.times(r, open, end) // a stream that failed was open until then
 		if r.End == stream.Failed {
 			continue
 		}
-		s.times(r, open, end)
 		s.latencies(r, open, end)
 		if r.Seq == 0 && r.TTFTNS.OK && cold(r, in.Context) {
 			s.cold++
@@ -237,8 +247,12 @@ func (s *sums) times(r *stream.Record, open, end int64) {
 	if r.TTFTNS.OK && r.LastTokenNS.OK {
 		s.decodingNS += overlap(sent+r.TTFTNS.V, sent+r.LastTokenNS.V, open, end)
 	}
-	if r.Phase == stream.InWin && r.TTFTNS.OK {
-		s.waitNS += overlap(sent, sent+r.TTFTNS.V, open, end)
+	if r.Phase == stream.InWin {
+		wait := r.EndNS // of one that still waited when it ended
+		if r.TTFTNS.OK {
+			wait = r.TTFTNS
+		}
+		s.waitNS += overlap(sent, sent+wait.V, open, end)
 	}
 }
 
@@ -275,16 +289,21 @@ func (s *sums) window(r *stream.Record) {
 	if w.Events > 0 {
 		s.from = worse(s.from, r.TokensFrom)
 	}
+	if slices.Contains(r.Flags, "hidden_reasoning") {
+		s.hidden++ // its tbt is null, so it has no rate
+		return
+	}
 	tokens, span := rateParts(w)
-	if tokens >= minRateTokens && span >= int64(minRateSpan) {
+	if tokens > 0 && tokens+w.FirstTokens >= minRateTokens && span >= int64(minRateSpan) {
 		s.rates = append(s.rates, tokens/(float64(span)/1e9))
 		s.tbts = append(s.tbts, float64(span)/tokens)
 		s.tbt.Record(int64(float64(span) / tokens))
 	}
 }
 
-// rateParts returns the tokens and the time that a stream's rate comes from:
-// its events inside the window, up to the onset where a loop was cut off.
+// rateParts returns the tokens and the time that a stream's rate comes from: its
+// events inside the window behind the first, up to the onset where a loop was cut
+// off.
 func rateParts(w *stream.Window) (tokens float64, span int64) {
 	if w.Trimmed {
 		return w.CleanTokens, w.CleanNS

@@ -27,9 +27,9 @@ func FoldPrefill(context int, records []stream.Record) Cell {
 		r := &records[i]
 		c.Streams++
 		c.Stamps = mixed(c.Stamps, r.Stamps)
-		if r.End == stream.Failed || r.End == stream.Truncated || !r.TTFTNS.OK {
+		if r.End == stream.Failed || r.End == stream.Truncated || !r.TTFTNS.OK || r.TTFTNS.V <= 0 {
 			failed++
-			failure = firstOf(failure, r.Error, r.Reason)
+			failure = firstOf(failure, r.Error, r.Reason, "its first token is not later than its request")
 			continue
 		}
 		if !r.PromptTokens.OK {
