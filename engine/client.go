@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/valyala/fastjson"
 )
@@ -172,9 +173,20 @@ func (c *call) said(a *answer) string {
 	if text == "" {
 		return ""
 	}
-	text = strings.Join(strings.Fields(c.red.String(text)), " ")
+	text = strings.Join(strings.Fields(printable(c.red.String(text))), " ")
 	if r := []rune(text); len(r) > maxQuoted {
 		text = string(r[:maxQuoted]) + "…"
 	}
 	return ": " + text
+}
+
+// printable is text that may go to a terminal: an escape sequence in a server's
+// words would move the cursor, or worse.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }

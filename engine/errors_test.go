@@ -39,6 +39,7 @@ func TestProbeErrors(t *testing.T) {
 		{"a gateway's page", says(502, `<html>Bad Gateway</html>`), "", BadStatus, "/v1/models answered 502"},
 		{"moved", redirect, "", Redirect, "/v1/models redirects to http://elsewhere:1/v1/models, which is not followed: give that address instead"},
 		{"endless", huge, "", BadAnswer, "/v1/models answered with more than 16 MiB"},
+		{"words that would write on the terminal", says(500, `{"error":{"message":"a\u001b]0;title\u0007 b\u009b2J"}}`), "", BadStatus, "/v1/models answered 500: a ]0;title b 2J"},
 		{"long-winded", says(500, strings.Repeat("x ", 5000)), "", BadStatus, "/v1/models answered 500: " + strings.Repeat("x ", 150) + "…"},
 	} {
 		target := serve(t, routes{"GET /v1/models": tc.answer})

@@ -89,7 +89,7 @@ func (p *probe) models(ctx context.Context) error {
 		for _, alias := range d.GetArray("aliases") {
 			c.aliases = append(c.aliases, string(alias.GetStringBytes()))
 		}
-		if c.id != "" {
+		if c.id != "" && printable(c.id) == c.id { // else no name, but an attack on who prints it
 			p.cards = append(p.cards, c)
 			p.info.Models = append(p.info.Models, c.id)
 		}
@@ -205,7 +205,7 @@ func (p *probe) tokenizer(ctx context.Context, body, key string) {
 
 // fact keeps a fact; the server's words may hold secrets.
 func (p *probe) fact(name, value, source string) {
-	p.info.Facts = append(p.info.Facts, Fact{name, p.red.String(value), p.red.String(source)})
+	p.info.Facts = append(p.info.Facts, Fact{name, printable(p.red.String(value)), printable(p.red.String(source))})
 }
 
 func (p *probe) number(name string, n int, source string) { p.fact(name, strconv.Itoa(n), source) }
@@ -214,7 +214,7 @@ func (p *probe) number(name string, n int, source string) { p.fact(name, strconv
 
 func (p *probe) version(v, source string) {
 	if p.info.Version == "" && v != "" {
-		p.info.Version = p.red.String(v)
+		p.info.Version = printable(p.red.String(v))
 		p.fact("version", v, source)
 	}
 }

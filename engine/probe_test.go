@@ -7,6 +7,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestNamesForATerminal: a name with control characters is not listed, and a
+// version shows none; both are printed by every report.
+func TestNamesForATerminal(t *testing.T) {
+	target := serve(t, routes{
+		"GET /v1/models": models(`{"id":"a\u001b[2J","owned_by":"vllm"},{"id":"b","owned_by":"vllm"}`),
+		"GET /version":   says(200, `{"version":"1\u001b[2J"}`),
+	})
+	info, err := Probe(t.Context(), target, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Model != "b" || len(info.Models) != 1 || info.Version != "1 [2J" || info.Fact("version").Value != "1 [2J" {
+		t.Errorf("model %q of %q, version %q (%+v); want b alone and no escape", info.Model, info.Models, info.Version, info.Fact("version"))
+	}
+}
+
 func TestProbeRealServers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
