@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +12,6 @@ import (
 	"github.com/streamgauge/streamgauge/configs"
 	"github.com/streamgauge/streamgauge/engine"
 	"github.com/streamgauge/streamgauge/loadgen"
-	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
@@ -114,35 +110,4 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.next.RoundTrip(r)
-}
-
-// printPlan prints what a run would do, with each cell's fit arithmetic. Cells
-// of a run that is resumed are not run again.
-func printPlan(w io.Writer, p *loadgen.Plan, have []matrix.Cell) error {
-	var b strings.Builder
-	var left time.Duration
-	runs := 0
-	for _, s := range p.Steps {
-		what := fmt.Sprintf("%-7s %8d × %-4d", s.Phase, s.Context, s.Concurrency)
-		i := slices.IndexFunc(have, func(c matrix.Cell) bool {
-			return c.Final() && c.Phase == s.Phase && c.Context == s.Context && c.Concurrency == s.Concurrency && c.Repeat == s.Repeat
-		})
-		switch {
-		case i >= 0:
-			fmt.Fprintf(&b, "%s  in the file: %s\n", what, have[i].Status)
-		case s.Fit.OK:
-			runs++
-			left += s.Estimate
-			fmt.Fprintf(&b, "%s  run, about %s: %s\n", what, s.Estimate.Round(time.Second), s.Fit.Message)
-		default:
-			fmt.Fprintf(&b, "%s  over capacity (%s): %s\n", what, s.Fit.Reason, s.Fit.Message)
-		}
-	}
-	for _, n := range p.Notes {
-		fmt.Fprintf(&b, "note: %s\n", n)
-	}
-	fmt.Fprintf(&b, "%d of %d steps would run, at least %s and the waits for first tokens; nothing was sent but the probe, which generates nothing\n",
-		runs, len(p.Steps), left.Round(time.Second))
-	_, err := io.WriteString(w, b.String())
-	return err
 }

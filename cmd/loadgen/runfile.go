@@ -114,6 +114,9 @@ func (s streams) measureInto(ctx context.Context, file *runFile, cfg loadgen.Con
 	if err != nil {
 		return nil, errors.Join(err, file.discard())
 	}
+	if file.old != nil && !l.quiet {
+		fmt.Fprintf(s.err, "going on in %s: it has %d of %d steps\n", file.path, inFile(&plan, file.cells()), len(plan.Steps))
+	}
 	deps.Writer, deps.Resume, deps.Live = file.writer, file.old, &loadgen.Live{}
 	show := s.watch(l, board.Subject{
 		Title: strings.TrimSpace(fmt.Sprintf("%s on %s %s", deps.Info.Model, deps.Info.Kind, deps.Info.Version)),
@@ -123,21 +126,27 @@ func (s streams) measureInto(ctx context.Context, file *runFile, cfg loadgen.Con
 	outcome, failed := loadgen.Run(ctx, cfg, deps)
 	failed = errors.Join(failed, show.close())
 	if outcome.Header.Type == "" { // nothing was begun: leave nothing behind
-		return nil, errors.Join(verdict(outcome, failed), file.discard())
+		return nil, errors.Join(verdict(outcome, failed, file.path), file.discard())
 	}
-	failed = errors.Join(failed, file.close())
+	// One sentence is enough: what follows a failure is mostly its consequence.
+	keep := func(err error) {
+		if failed == nil {
+			failed = err
+		}
+	}
+	keep(file.close())
 	run, err := matrix.ReadFile(file.path)
 	if err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	err = writeReports(file.dir(), run)
-	if perr := report.Write(s.out, "text", run); !errors.Is(perr, syscall.EPIPE) { // | head has what it wanted
-		err = errors.Join(err, perr)
+	keep(writeReports(file.dir(), run))
+	if err := report.Write(s.out, "text", run); !errors.Is(err, syscall.EPIPE) { // | head has what it wanted
+		keep(err)
 	}
 	if !l.quiet {
 		fmt.Fprintln(s.err, "run file and reports: "+file.dir()+string(filepath.Separator))
 	}
-	return run, errors.Join(verdict(outcome, failed), err)
+	return run, verdict(outcome, failed, file.path)
 }
 
 // writeReports writes every format beside the run file.
@@ -152,7 +161,7 @@ func writeReports(dir string, run *matrix.Run) error {
 }
 
 // verdict maps the end of a run to an exit code.
-func verdict(o loadgen.Outcome, failed error) error {
+func verdict(o loadgen.Outcome, failed error, path string) error {
 	switch {
 	case o.Outcome == loadgen.Stopped && o.Header.Type == "":
 		return &program.Exit{Code: program.Interrupted, Err: fmt.Errorf("nothing was measured: %s", o.Message)}
@@ -161,14 +170,17 @@ func verdict(o loadgen.Outcome, failed error) error {
 	case o.Outcome == loadgen.Stopped:
 		return &program.Exit{Code: program.Interrupted}
 	}
+	var last *matrix.Cell
 	n := 0
 	for i := range o.Cells {
 		if o.Cells[i].Status == matrix.Failed {
+			last = &o.Cells[i]
 			n++
 		}
 	}
-	if n > 0 {
-		return &program.Exit{Code: program.Failed, Err: fmt.Errorf("%d of %d cells failed; the report says why", n, len(o.Cells))}
+	if n == 0 {
+		return nil
 	}
-	return nil
+	return &program.Exit{Code: program.Failed, Err: fmt.Errorf("%d of %d cells failed, the last because %s; --resume %s runs them again",
+		n, len(o.Cells), strings.TrimSuffix(last.Message, "."), path)}
 }

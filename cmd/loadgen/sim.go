@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -84,14 +85,22 @@ func serveSim(ctx context.Context, log io.Writer, p sim.Profile, o sim.Options, 
 	return err
 }
 
-// writeFile makes a file of what write gives, and reports a full disk.
+// writeFile makes a file of what write gives, whole or not at all: a disk that
+// fills up leaves no half of one.
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(write(f), f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if err = errors.Join(write(f), f.Close()); err == nil {
+		return nil
 	}
-	return nil
+	if info, serr := os.Stat(path); serr == nil && info.Mode().IsRegular() {
+		_ = os.Remove(path) // what is told is why it is not whole
+	}
+	var known *fs.PathError
+	if errors.As(err, &known) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }

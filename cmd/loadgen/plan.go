@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/streamgauge/streamgauge/loadgen"
+	"github.com/streamgauge/streamgauge/matrix"
+)
+
+// cellOf returns the cell of a step that needs no second measurement, nil when
+// there is none.
+func cellOf(s *loadgen.Step, have []matrix.Cell) *matrix.Cell {
+	want := matrix.Cell{Phase: s.Phase, Context: s.Context, Concurrency: s.Concurrency, Repeat: s.Repeat}
+	for i := range have {
+		if have[i].Same(&want) && have[i].Final() {
+			return &have[i]
+		}
+	}
+	return nil
+}
+
+// inFile counts the steps of a plan that a resumed run has.
+func inFile(p *loadgen.Plan, have []matrix.Cell) int {
+	n := 0
+	for i := range p.Steps {
+		if cellOf(&p.Steps[i], have) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// printPlan prints what a run would do, with each cell's fit arithmetic.
+func printPlan(w io.Writer, p *loadgen.Plan, have []matrix.Cell) error {
+	var b strings.Builder
+	var left time.Duration
+	runs := 0
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		fmt.Fprintf(&b, "%-7s %8d × %-4d  ", s.Phase, s.Context, s.Concurrency)
+		switch c := cellOf(s, have); {
+		case c != nil:
+			fmt.Fprintf(&b, "in the file: %s\n", c.Status)
+		case s.Fit.OK:
+			runs++
+			left += s.Estimate
+			fmt.Fprintf(&b, "run, about %s: %s\n", s.Estimate.Round(time.Second), s.Fit.Message)
+		default:
+			fmt.Fprintf(&b, "over capacity (%s): %s\n", s.Fit.Reason, s.Fit.Message)
+		}
+	}
+	for _, n := range p.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	fmt.Fprintf(&b, "%d of %d steps would run, at least %s and the waits for first tokens; only the probe was sent, which generates nothing\n",
+		runs, len(p.Steps), left.Round(time.Second))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
