@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,7 +91,7 @@ func TestWriterKeepsTheFileReadableWhenTheDiskIsFull(t *testing.T) {
 	if first == nil {
 		t.Fatal("a write to a full disk succeeded")
 	}
-	if err := w.Write(Note{Type: "note"}); err != first {
+	if err := w.Write(Note{Type: "note"}); !errors.Is(err, first) {
 		t.Errorf("the second write said %v, want the first error again", err)
 	}
 	if err := w.Close(); err == nil {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -36,7 +37,7 @@ func BenchmarkToken(b *testing.B) {
 			for err == nil {
 				_, err = st.Read(buf)
 			}
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				b.Fatal(err)
 			}
 		})

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -32,7 +33,7 @@ func (s *Server) complete(ctx *fasthttp.RequestCtx, chat bool) {
 	case WithFirstToken:
 		err = st.await(isDue)
 	}
-	if err == errGone {
+	if errors.Is(err, errGone) {
 		_ = st.CloseWithError(err)
 		ctx.SetConnectionClose()
 		return

@@ -156,7 +156,7 @@ func TestScriptClosesIdleConnections(t *testing.T) {
 		defer c.Close()
 		exchange(c, "POST", "/", "", nil)
 		start := time.Now()
-		if n, err := c.Read(make([]byte, 1)); err != io.EOF {
+		if n, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("Read = %d, %v, want EOF", n, err)
 		}
 		if got := time.Since(start); got != time.Second {

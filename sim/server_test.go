@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -191,7 +192,7 @@ func TestLlamaClosesUnannounced(t *testing.T) {
 			t.Errorf("header %q", a.header)
 		}
 		start := time.Now()
-		if n, err := c.Read(make([]byte, 1)); err != io.EOF || time.Since(start) != 0 {
+		if n, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(start) != 0 {
 			t.Errorf("Read = %d, %v after %v, want EOF at once", n, err, time.Since(start))
 		}
 	})

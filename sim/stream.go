@@ -134,25 +134,25 @@ func (st *stream) advance() error {
 		}
 	}
 	err := st.await(isDue)
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return st.step()
-	case errPing:
+	case errors.Is(err, errPing):
 		st.reply.str(st.srv.comment())
 		st.reply.cut(0)
 		return nil
-	case errOver:
+	case errors.Is(err, errOver):
 		return st.endedOutside()
 	}
 	return err
 }
 
 func (st *stream) admitted() error {
-	switch err := st.await(isAdmitted); err {
-	case nil:
-	case errOver:
+	switch err := st.await(isAdmitted); {
+	case err == nil:
+	case errors.Is(err, errOver):
 		return st.endedOutside()
-	case errPing:
+	case errors.Is(err, errPing):
 		st.reply.str(st.srv.comment())
 		st.reply.cut(0)
 		return nil

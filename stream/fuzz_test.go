@@ -14,7 +14,7 @@ import (
 // invariants are what holds for the record of any bytes.
 func invariants(t *testing.T, m *Meter, r *Record) {
 	t.Helper()
-	if r.GeneratedEvents < r.CoalescedEvents+int(min(r.GeneratedEvents, 1)) {
+	if r.GeneratedEvents < r.CoalescedEvents+min(r.GeneratedEvents, 1) {
 		t.Errorf("%d of %d generated events coalesced: the last one never is", r.CoalescedEvents, r.GeneratedEvents)
 	}
 	if r.Gaps.N > int64(max(r.GeneratedEvents-1, 0)) {
