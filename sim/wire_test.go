@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -126,7 +127,7 @@ func jsonShape(t *testing.T, b []byte) string {
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	var s strings.Builder
-	if err := shapeValue(dec, &s, ""); err != nil && err != io.EOF {
+	if err := shapeValue(dec, &s, ""); err != nil && !errors.Is(err, io.EOF) {
 		return "text" // not JSON
 	}
 	// A special token has no bytes.
