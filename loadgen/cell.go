@@ -22,6 +22,7 @@ type cell struct {
 	ttft    time.Duration // longest wait for a first token
 	ready   time.Duration // longest wait for readiness
 	slots   []*slot
+	lags    lags // of all slots
 	start   chan struct{}
 	current []atomic.Pointer[string] // id of each slot's open stream
 	aborts  sync.WaitGroup
@@ -118,7 +119,7 @@ func (c *cell) connect(ctx context.Context, tmpls []*template) *verdict {
 	gauges := make([]*gauge, c.step.Concurrency)
 	var wg sync.WaitGroup
 	for i := range c.step.Concurrency {
-		s := &slot{lane: c.r.newLane(), c: c, n: i, tmpl: tmpls[i%len(tmpls)]}
+		s := &slot{lane: c.r.newLane(&c.lags), c: c, n: i, tmpl: tmpls[i%len(tmpls)]}
 		c.slots, gauges[i] = append(c.slots, s), &s.live
 		wg.Go(func() { s.ready, errs[i] = c.r.client.Connect(ctx) })
 	}

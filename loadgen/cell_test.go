@@ -325,7 +325,7 @@ func TestForeignLoad(t *testing.T) {
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
-			n := l.newLane()
+			n := l.newLane(&lags{})
 			n.body, _ = l.switches.Body(l.bodyInput("x", 20000, "", false))
 			n.run(ctx, shot{id: "foreign", ttft: time.Minute, do: l.client.Do})
 		}()

@@ -92,15 +92,13 @@ func (c *cell) tally(out *matrix.Cell) {
 func (c *cell) fill(ctx context.Context) matrix.Cell {
 	slots := make([][]*life, len(c.slots))
 	var lives []*life
-	var own lags
 	for i, s := range c.slots {
 		slots[i] = s.lives
 		lives = append(lives, s.lives...)
-		own.merge(&s.lags)
 	}
 	if c.r.proxy == nil {
 		out := c.numbers(slots)
-		c.judge(&out, lives, &own)
+		c.judge(&out, lives)
 		return out
 	}
 	mine := make([][]*life, len(slots))
@@ -117,7 +115,7 @@ func (c *cell) fill(ctx context.Context) matrix.Cell {
 		out.Warn("proxy_records_missing", strings.TrimSpace(fmt.Sprintf(
 			"the proxy has no record of %d of %d streams; those are measured by loadgen's own stamps. %s", missing, len(lives), fault)))
 	}
-	c.judge(&out, lives, &own)
+	c.judge(&out, lives)
 	return out
 }
 
@@ -162,7 +160,7 @@ func (c *cell) numbers(slots [][]*life) matrix.Cell {
 }
 
 // judge adds what only the generator knows.
-func (c *cell) judge(out *matrix.Cell, lives []*life, own *lags) {
+func (c *cell) judge(out *matrix.Cell, lives []*life) {
 	var first, last stamp.Instant
 	generated := 0
 	for _, l := range lives {
@@ -190,7 +188,7 @@ func (c *cell) judge(out *matrix.Cell, lives []*life, own *lags) {
 	if out.SpecAcceptance.OK && out.Loops > 0 {
 		out.Warn("loops_speed_speculation", "loops make speculative decoding look faster")
 	}
-	own.judge(out, c.from, c.to, generated)
+	c.lags.judge(out, c.from, c.to, generated)
 }
 
 // reasonAdmitted is the reason of a cell that the server admitted in part.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/streamgauge/streamgauge/hist"
@@ -21,25 +22,53 @@ const (
 	maxLateMerges = 0.2 // generated events coalesced by our late reads
 )
 
-// lags is what one slot notes of itself, a few ns a read.
+// lags says how late reads were parsed. The slots of a cell share one, for a
+// pair of histograms each would be a sixth of what a stream costs.
 type lags struct {
+	mu     sync.Mutex
 	all    hist.H // stamp to parsed, one entry a read
 	merged hist.H // the same, one entry a coalesced event
 }
 
-// note files one read: when its bytes were stamped and parsed, and how many
+// lag is one read: the time from its stamp until it was parsed, and how many
 // generated events it completed.
-func (g *lags) note(at, parsed stamp.Instant, events int) {
-	lag := max(int64(parsed-at), 0)
-	g.all.Record(lag)
-	if events > 1 {
-		g.merged.RecordN(lag, int64(events-1))
+type lag struct {
+	d      time.Duration
+	events int
+}
+
+// lagBatch is how many reads a lane keeps before it files them.
+const lagBatch = 32
+
+// lagNotes are the reads a lane has not filed yet.
+type lagNotes struct {
+	to    *lags
+	batch []lag
+}
+
+// add notes one read, a few ns. A batch that is full is filed if nobody else is
+// at it, else it grows: a lane never waits for another.
+func (n *lagNotes) add(at, parsed stamp.Instant, events int) {
+	n.batch = append(n.batch, lag{max(parsed.Sub(at), 0), events})
+	if len(n.batch) >= lagBatch && n.to.mu.TryLock() {
+		n.file()
 	}
 }
 
-func (g *lags) merge(o *lags) {
-	g.all.Merge(&o.all)
-	g.merged.Merge(&o.merged)
+// flush files what is left.
+func (n *lagNotes) flush() {
+	n.to.mu.Lock()
+	n.file()
+}
+
+// file empties the batch and unlocks.
+func (n *lagNotes) file() {
+	defer n.to.mu.Unlock()
+	for _, l := range n.batch {
+		n.to.all.Record(int64(l.d))
+		n.to.merged.RecordN(int64(l.d), int64(l.events-1))
+	}
+	n.batch = n.batch[:0]
 }
 
 // above counts entries of h over v, to the resolution of its buckets.

@@ -18,8 +18,13 @@ import (
 	"github.com/streamgauge/streamgauge/wire"
 )
 
+// Sizes of a lane's read buffer. What a small one leaves behind of a read has
+// the same kernel stamp when it is read next, so nothing is lost but a call. A
+// stamp of our own would be another one, and bytes that came together would seem
+// to have come one after the other: then the buffer must hold a whole backlog.
 const (
-	readSize     = 32 << 10
+	readSize     = 4 << 10
+	readSizeUser = 32 << 10
 	maxErrorBody = 64 << 10
 )
 
@@ -31,11 +36,18 @@ type lane struct {
 	buf   []byte
 	body  []byte
 	live  gauge
-	lags  lags
+	lags  lagNotes
 }
 
-func (r *runner) newLane() *lane {
-	return &lane{r: r, meter: stream.NewMeter(r.meterOptions()), buf: make([]byte, readSize)}
+// newLane returns a lane that files its lags to l.
+func (r *runner) newLane(l *lags) *lane {
+	return &lane{r: r, meter: stream.NewMeter(r.meterOptions()), buf: make([]byte, readSize), lags: lagNotes{to: l}}
+}
+
+// release gives up the lane's memory once its last stream has ended.
+func (n *lane) release() {
+	n.lags.flush()
+	n.meter, n.buf, n.body = nil, nil, nil
 }
 
 func (r *runner) meterOptions() stream.Options {
@@ -103,6 +115,9 @@ func (n *lane) run(parent context.Context, s shot) outcome {
 	}
 	m.Sent(resp.Sent)
 	m.Headers(resp.Status, resp.HeadersAt)
+	if resp.HeadersSource != stamp.Kernel && len(n.buf) < readSizeUser {
+		n.buf = make([]byte, readSizeUser)
+	}
 	if resp.Status != http.StatusOK {
 		defer release()
 		return n.refusal(resp)
@@ -134,7 +149,7 @@ func (n *lane) read(ctx context.Context, resp *upstream.Response, dog *time.Time
 			m.Stamps(src)
 			sig := m.Observe(n.buf[:k], at)
 			events := m.GeneratedEvents() - before
-			n.lags.note(at, stamp.Now(), events)
+			n.lags.add(at, stamp.Now(), events)
 			if sig&stream.SigToken != 0 {
 				n.live.lastAt.Store(int64(at))
 				more := m.Tokens() - tokens
@@ -179,7 +194,8 @@ func (n *lane) guard(cancel context.CancelCauseFunc) *time.Timer {
 	return t
 }
 
-// finish closes the record and copies what outlives the meter.
+// finish closes the record. The log of the outcome is the meter's, until the
+// lane's next shot.
 func (n *lane) finish(sent stamp.Instant, cause stream.Cause) outcome {
 	m := n.meter
 	end := stamp.Now()
@@ -210,10 +226,11 @@ func (n *lane) finish(sent stamp.Instant, cause stream.Cause) outcome {
 	return out
 }
 
-// keep copies the log of a stream: one entry a generated event. Further
-// channels of an event, which the meter lists behind it, are folded into it.
+// keep takes the log of a stream: one entry a generated event. Further channels
+// of an event, which the meter lists behind it, are folded into it. The memory
+// stays the meter's: see detach.
 func (l *life) keep(log []stream.Event, onset int, loops bool) {
-	l.log = make([]stream.Event, 0, len(log))
+	l.log = log[:0]
 	for i, e := range log {
 		if loops && i == onset {
 			l.onset = len(l.log)

@@ -10,7 +10,7 @@ import (
 // life is one stream of a slot, kept from its end until its cell is folded.
 type life struct {
 	rec  *stream.Record
-	log  []stream.Event // its generated events; ours
+	log  []stream.Event // its generated events; its lane's until detach, then ours
 	sent stamp.Instant
 	end  stamp.Instant // of the stream; for one we ended, when we did
 
@@ -22,6 +22,10 @@ type life struct {
 
 // clean is the onset of a stream without a loop.
 const clean = int(^uint(0) >> 1)
+
+// detach copies the log out of the lane's memory, before the lane runs another
+// stream. The last stream of a lane needs no copy: the lane ends with it.
+func (l *life) detach() { l.log = slices.Clone(l.log) }
 
 // tokens sums the events [from, to).
 func (l *life) tokens(from, to int) float64 {

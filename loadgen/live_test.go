@@ -78,9 +78,11 @@ func TestHonesty(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var own lags
+			notes := lagNotes{to: &own}
 			for range 100 {
-				own.note(second(1), second(1).Add(c.lag), c.merged)
+				notes.add(second(1), second(1).Add(c.lag), c.merged)
 			}
+			notes.flush()
 			cell := matrix.Cell{Status: matrix.Valid, Stamps: c.stamps, TotalTokS: stream.Some(100.0)}
 			cell.Gaps = matrix.Quantiles{N: 99, P50: stream.Some(10.0)}
 			from := usage{at: second(1), known: true}
@@ -97,6 +99,30 @@ func TestHonesty(t *testing.T) {
 				t.Errorf("lag %.3f ms and GC %.1f ms, want %.3f and 3", got, cell.GCPauseMS.V, want)
 			}
 		})
+	}
+}
+
+// TestLagNotesNeverWait: a lane that finds the histograms taken keeps its reads,
+// and files them all later.
+func TestLagNotesNeverWait(t *testing.T) {
+	var own lags
+	n := lagNotes{to: &own}
+	own.mu.Lock() // another lane is at it
+	for range 3 * lagBatch {
+		n.add(second(1), second(2), 3)
+	}
+	if got := own.all.Count(); got != 0 || len(n.batch) != 3*lagBatch {
+		t.Fatalf("%d reads filed and %d kept while the histograms were taken, want none and all", got, len(n.batch))
+	}
+	own.mu.Unlock()
+	n.add(second(1), second(2), 1)
+	if got := own.all.Count(); got != 3*lagBatch+1 || len(n.batch) != 0 {
+		t.Errorf("%d reads filed and %d kept, want all %d filed", got, len(n.batch), 3*lagBatch+1)
+	}
+	n.add(second(1), second(2), 1)
+	n.flush()
+	if reads, merged := own.all.Count(), own.merged.Count(); reads != 3*lagBatch+2 || merged != 2*3*lagBatch {
+		t.Errorf("%d reads and %d merged events at the end, want %d and %d", reads, merged, 3*lagBatch+2, 2*3*lagBatch)
 	}
 }
 

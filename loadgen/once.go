@@ -37,7 +37,7 @@ func Once(ctx context.Context, cfg Config, deps Deps, prompt string, text func(c
 	}
 	r.start = stamp.Now()
 	id := fmt.Sprintf("%s-once-%x", r.runID, r.start)
-	l := r.newLane()
+	l := r.newLane(&lags{})
 	if l.body, err = r.switches.Body(r.bodyInput(prompt, r.cfg.MaxTokens, id, false)); err != nil {
 		return nil, err
 	}

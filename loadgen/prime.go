@@ -26,8 +26,8 @@ func (c *cell) prime(ctx context.Context) ([]*template, *verdict) {
 	}
 	c.r.stage(Priming, 0)
 	var tmpls []*template
-	var warm time.Duration // for the whole burst, one after the other
-	l := c.r.newLane()
+	var warm time.Duration    // for the whole burst, one after the other
+	l := c.r.newLane(&lags{}) // a prime is no stream of the cell
 	for i := range heads {
 		head := c.r.prompts.head(words, c.step.Context, gen+i)
 		t, err := c.r.template(head, c.r.cfg.MaxTokens, false)
@@ -114,7 +114,9 @@ func (r *runner) prefill(ctx context.Context, step Step, n int) (matrix.Cell, []
 	}
 	var records []stream.Record
 	var stop *verdict
-	l := r.newLane()
+	var own lags
+	l := r.newLane(&own)
+	defer l.release()
 	r.stage(Priming, 0)
 	r.gauges([]*gauge{&l.live})
 	begin, cold := stamp.Now(), 0
@@ -151,7 +153,8 @@ func (r *runner) prefill(ctx context.Context, step Step, n int) (matrix.Cell, []
 	}
 	c := matrix.FoldPrefill(step.Context, records)
 	c.Repeat = step.Repeat
-	l.lags.judge(&c, usage{}, usage{}, 0)
+	l.lags.flush()
+	own.judge(&c, usage{}, usage{}, 0)
 	return c, records, nil
 }
 

@@ -31,13 +31,18 @@ const (
 
 // work runs streams until the cell is over.
 func (s *slot) work(ctx context.Context) {
+	defer s.release()
 	select {
 	case <-s.c.start:
 	case <-ctx.Done():
 		return
 	}
 	do := s.ready.Do
+	var last *life
 	for seq := 0; ctx.Err() == nil && !s.c.closing.Load(); seq++ {
+		if last != nil {
+			last.detach()
+		}
 		id := s.c.id(s.n, seq)
 		tail := s.c.r.prompts.tail(s.c.step.Context, s.c.step.Concurrency, s.c.step.Repeat, s.n, seq)
 		s.body = s.tmpl.append(s.body[:0], tail, id)
@@ -47,6 +52,7 @@ func (s *slot) work(ctx context.Context) {
 		out.rec.ID, out.rec.Slot, out.rec.Seq = id, s.n, seq
 		out.rec.Context, out.rec.Concurrency = s.c.step.Context, s.c.step.Concurrency
 		s.lives = append(s.lives, &out.life)
+		last = &out.life
 		if pause := s.next(&out); pause > 0 {
 			select {
 			case <-time.After(pause):
