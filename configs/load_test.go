@@ -155,14 +155,14 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 
 func TestProxyMistakes(t *testing.T) {
 	_, _, err := LoadProxy(flags(t, ProxyKeys(), "--upstream", "http://user:hunter2@h:1", "--listen", "9000",
-		"--admin", ":99999", "--max-body", "1KiB", "--drain", "-1s", "--metrics-format", "json", "--detect", "maybe"))
+		"--admin", ":99999", "--max-body", "1KiB", "--drain", "-1s", "--log-format", "xml", "--detect", "maybe"))
 	want := []string{
 		"--upstream: the address of http://h:1 carries credentials or a query: clients send their own",
 		`--listen: "9000" is not an address such as :9000 or 127.0.0.1:9464`,
 		`--admin: ":99999" has no port between 0 and 65535`,
 		"--drain: -1s is negative",
 		`--detect: "maybe" is neither on nor off`,
-		`--metrics-format: "json" is none of le, vmrange`,
+		`--log-format: "xml" is none of console, json`,
 		"--buffer-body of 4194304 bytes is above --max-body of 1024",
 	}
 	if err == nil {

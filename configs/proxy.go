@@ -50,10 +50,10 @@ type Proxy struct {
 	RecordKeep    int    `key:"record-keep"`
 	StoreText     bool   `key:"store-text"`
 
-	MetricsFormat string `key:"metrics-format"`
-	AccessLog     bool   `key:"access-log"`
-	LogLevel      string `key:"log-level"`
-	LogFormat     string `key:"log-format"`
+	AccessLog       bool    `key:"access-log"`
+	AccessLogSample float64 `key:"access-log-sample"`
+	LogLevel        string  `key:"log-level"`
+	LogFormat       string  `key:"log-format"`
 }
 
 // Limits are the repetition detector's.
@@ -106,8 +106,8 @@ func ProxyKeys() Keys {
 		{Name: "store-text", Type: Bool, Default: "false", Help: "keep excerpts of looping text and the engines' error messages in records"},
 	}
 	output := append([]Key{
-		{Name: "metrics-format", Type: Choice, Default: "le", Choices: []string{"le", "vmrange"}, Help: "buckets of the histograms on /metrics: Prometheus' or VictoriaMetrics'"},
-		{Name: "access-log", Type: Bool, Default: "false", Help: "log a line for each request"},
+		{Name: "access-log", Type: Bool, Default: "false", Help: "write a line of JSON to stderr for each request that is over"},
+		{Name: "access-log-sample", Type: Share, Default: "100%", Help: "share of the requests that get one; those that failed all do"},
 	}, logging()...)
 	var ks Keys
 	ks = ks.group("Ports", ports...)

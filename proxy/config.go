@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -94,6 +95,12 @@ type Config struct {
 	// messages of the engine, which may quote the prompt.
 	StoreText bool
 
+	// AccessLog, if set, takes a line of JSON for each request that is over, or
+	// for the share AccessShare of them (zero: all); those that failed are all
+	// logged. It never delays a request: lines it does not take are dropped.
+	AccessLog   io.Writer
+	AccessShare float64
+
 	// AdminToken, if set, must be sent to the admin port as
 	// "Authorization: Bearer …".
 	AdminToken string
@@ -126,6 +133,7 @@ func (c Config) withDefaults() Config {
 	def(&c.RecordBytes, 64<<20)
 	def(&c.RecordFileSize, 256<<20)
 	def(&c.RecordFileKeep, 3)
+	def(&c.AccessShare, 1)
 	if c.Version == "" {
 		c.Version = "unknown"
 	}
@@ -166,6 +174,9 @@ func (c Config) Validate() error {
 		if n.v < 0 {
 			errs = append(errs, fmt.Errorf("%s is negative: %d", n.name, n.v))
 		}
+	}
+	if c.AccessShare < 0 || c.AccessShare > 1 {
+		errs = append(errs, fmt.Errorf("access share %g is not between 0 and 1", c.AccessShare))
 	}
 	if strings.ContainsAny(c.AdminToken, " \t\r\n") {
 		errs = append(errs, errors.New("the admin token holds white space"))

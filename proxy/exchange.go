@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,6 +30,8 @@ type exchange struct {
 	received stamp.Instant
 	status   int // that the client was sent, 0 before
 	retries  int
+	method   string   // as the access log names it
+	client   net.Addr // its address
 
 	obs   *observer                // nil when the request is not observed
 	shown atomic.Pointer[observer] // obs, for /streams
@@ -79,7 +82,11 @@ func (x *exchange) end(c stream.Cause) {
 			x.backend.open.Add(-1)
 			upstream = x.backend.name
 		}
-		x.p.metrics.Request(x.route, upstream, x.status, x.book(c, now), now.Sub(x.received))
+		end := x.book(c, now)
+		x.p.metrics.Request(x.route, upstream, x.status, end, now.Sub(x.received))
+		if x.p.access != nil {
+			x.p.access.line(x, end, now)
+		}
 		// Last: Shutdown closes the record file when nothing is open.
 		x.p.forget(x)
 	})

@@ -19,7 +19,8 @@ import (
 
 // handle serves one request of the data port.
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
-	x := &exchange{p: p, route: metrics.Route(ctx.Request.Header.RequestURI()), received: stamp.Now(), unwatch: func() {}}
+	x := &exchange{p: p, route: metrics.Route(ctx.Request.Header.RequestURI()), received: stamp.Now(), unwatch: func() {},
+		method: knownMethod(ctx.Method()), client: ctx.RemoteAddr()}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
 	if !p.admit(x) {
 		x.refuse(ctx, faultDraining, stream.Cause{Kind: stream.Drained})

@@ -37,6 +37,8 @@ type observer struct {
 	counted  int           // tokens in the metrics
 	steps    []step        // by choice, as the log counts them
 
+	record *stream.Record // once it is finished
+
 	blind atomic.Bool // the meter panicked; nothing is fed to it any more
 
 	// For /streams.
@@ -271,6 +273,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 		log := rec.EventLog
 		rec.EventLog = nil
 		o.p.keep(rec, log)
+		o.record = rec
 	})
 	if !o.blind.Load() {
 		// After a panic its state is unknown: not one for the pool.

@@ -64,6 +64,8 @@ func TestSecrets(t *testing.T) {
 		cfg.RecordFile = file
 		cfg.ModelsKey = "SECRET-models-key"
 		cfg.AdminToken = "token"
+		var access lockedBuffer
+		cfg.AccessLog = &access
 		w := sockets(t, cfg, func(n int, _ *sim.Played) sim.Script {
 			if n == 0 {
 				return echo
@@ -83,6 +85,7 @@ func TestSecrets(t *testing.T) {
 		}
 		w.close()
 		out.WriteString(w.logs.String())
+		out.WriteString(access.String())
 		kept, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

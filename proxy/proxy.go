@@ -38,6 +38,7 @@ type Proxy struct {
 	meters   meterPool
 	ring     *ring
 	file     *recordFile // nil without one
+	access   *accessLog  // nil without one
 	data     *fasthttp.Server
 	admin    *fasthttp.Server
 	addr     atomic.Pointer[string] // of the data port
@@ -95,6 +96,9 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 			p.watcher.Close()
 			return nil, err
 		}
+	}
+	if cfg.AccessLog != nil {
+		p.access = newAccessLog(cfg.AccessLog, cfg.AccessShare, log)
 	}
 	p.data = p.newData()
 	p.admin = p.newAdmin()
@@ -299,6 +303,9 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	if p.file != nil {
 		p.file.close()
+	}
+	if p.access != nil {
+		p.access.close()
 	}
 	return errors.Join(dataErr, adminErr)
 }

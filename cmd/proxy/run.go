@@ -37,6 +37,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			for _, w := range listen.warnings {
 				log.Warn().Msg(w)
 			}
+			if listen.accessLog {
+				cfg.AccessLog = stderr
+			}
 			return serve(cmd.Context(), cfg, listen, log)
 		},
 	}
@@ -54,6 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type doors struct {
 	data, admin         string // admin "off": none
 	logLevel, logFormat string
+	accessLog           bool
 	warnings            []string
 	loaded              configs.Loaded
 }
@@ -77,8 +81,8 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 		Limits: c.Limits(), NoDetect: !c.Detect,
 		Records: c.Ring, RecordBytes: c.RingBytes,
 		RecordFile: c.Record, RecordFileSize: c.RecordMaxSize, RecordFileKeep: c.RecordKeep,
-		StoreText: c.StoreText,
-		Version:   program.Version(),
+		StoreText: c.StoreText, AccessShare: c.AccessLogSample,
+		Version: program.Version(),
 	}
 	var errs []error
 	secret := func(path string, to *string) {
@@ -92,7 +96,7 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 	secret(c.ModelsKeyFile, &cfg.ModelsKey)
 	cfg.UpstreamTLS, err = program.ClientTLS(c.CA, "", "", c.Insecure)
 	errs = append(errs, err, cfg.Validate())
-	d := doors{c.Listen, c.Admin, c.LogLevel, c.LogFormat, loaded.Warnings, loaded}
+	d := doors{c.Listen, c.Admin, c.LogLevel, c.LogFormat, c.AccessLog, loaded.Warnings, loaded}
 	return cfg, d, errors.Join(errs...)
 }
 

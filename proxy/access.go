@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/valyala/fasthttp"
+
+	"github.com/streamgauge/streamgauge/metrics"
+	"github.com/streamgauge/streamgauge/stamp"
+)
+
+// accessQueue is how many lines may wait for the writer before they are
+// dropped.
+const accessQueue = 4096
+
+// accessLog writes a line of JSON for requests that are over, from one goroutine
+// of its own: a reader of the log that has stopped must not stop requests.
+type accessLog struct {
+	log   zerolog.Logger // whose Write is ours
+	share float64
+	seen  atomic.Uint64
+
+	queue   chan []byte
+	done    sync.WaitGroup
+	dropped atomic.Int64
+}
+
+func newAccessLog(w io.Writer, share float64, own zerolog.Logger) *accessLog {
+	a := &accessLog{share: share, queue: make(chan []byte, accessQueue)}
+	a.log = zerolog.New(a).With().Timestamp().Logger()
+	a.done.Go(func() {
+		for line := range a.queue {
+			if _, err := w.Write(line); err != nil {
+				a.dropped.Add(1)
+			}
+		}
+		if n := a.dropped.Load(); n > 0 {
+			own.Warn().Int64("lines", n).Msg("access log: lines lost")
+		}
+	})
+	return a
+}
+
+// Write takes a line from the logger, which will reuse p.
+func (a *accessLog) Write(p []byte) (int, error) {
+	select {
+	case a.queue <- slices.Clone(p):
+	default:
+		a.dropped.Add(1)
+	}
+	return len(p), nil
+}
+
+// close writes what waits. No line may follow.
+func (a *accessLog) close() {
+	close(a.queue)
+	a.done.Wait()
+}
+
+// wants reports whether a request is in the sample, which takes evenly spaced
+// ones. One that failed is always logged.
+func (a *accessLog) wants(failed bool) bool {
+	n := a.seen.Add(1)
+	return failed || uint64(float64(n)*a.share) != uint64(float64(n-1)*a.share)
+}
+
+// line logs a request. Nothing that could hold a credential or a prompt is in
+// it: the path is the route's name and the model a label.
+func (a *accessLog) line(x *exchange, end string, now stamp.Instant) {
+	if !a.wants(x.status == 0 || x.status >= 500 || end == "failed") {
+		return
+	}
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	e := a.log.Log().Str("client", hostOf(x.client)).Str("method", x.method).Str("route", x.route)
+	if x.backend != nil {
+		e.Str("upstream", x.backend.name)
+	}
+	e.Int("status", x.status).Str("end", end).Float64("took_ms", ms(now.Sub(x.received))).Int("retries", x.retries)
+	if o := x.obs; o != nil {
+		e.Str("id", o.id)
+		if m := o.model.Load(); m != nil {
+			e.Str("model", m.Name)
+		}
+		if rec := o.record; rec != nil {
+			e.Str("reason", rec.Reason).Int("tokens", rec.Tokens)
+			if rec.TTFTNS.OK {
+				e.Float64("ttft_ms", ms(time.Duration(rec.TTFTNS.V)))
+			}
+			if rec.TBTNS.OK {
+				e.Float64("tbt_ms", rec.TBTNS.V/1e6)
+			}
+			if len(rec.Loops) > 0 {
+				e.Str("loop", rec.Loops[0].Verdict)
+			}
+		}
+	}
+	e.Send()
+}
+
+func hostOf(a net.Addr) string {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.IP.String()
+	}
+	return ""
+}
+
+// methods are those that a log may name; a client may invent others.
+var methods = []string{fasthttp.MethodGet, fasthttp.MethodHead, fasthttp.MethodPost, fasthttp.MethodPut, fasthttp.MethodPatch,
+	fasthttp.MethodDelete, fasthttp.MethodConnect, fasthttp.MethodOptions, fasthttp.MethodTrace}
+
+func knownMethod(m []byte) string {
+	for _, k := range methods {
+		if string(m) == k {
+			return k
+		}
+	}
+	return metrics.Other
+}
