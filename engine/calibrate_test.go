@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"pgregory.net/rapid"
 )
 
 // words are texts of varied words, the same beginning for the same seed.
@@ -93,6 +95,32 @@ func TestR14Calibrate(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A server that counts anything, over its limit too, leaves the bounds to us: what
+// is accepted lies within them, to the token.
+func TestCalibrateKeepsItsBounds(t *testing.T) {
+	hits := 0
+	rapid.Check(t, func(t *rapid.T) {
+		perUnit := rapid.IntRange(1, 40).Draw(t, "tokens a unit")
+		wrapper := rapid.IntRange(0, 500).Draw(t, "wrapper")
+		target := rapid.IntRange(600, 20_000).Draw(t, "target")
+		limit := target + rapid.IntRange(-Tolerance(target), 20).Draw(t, "limit over target")
+		text := func(n int) string { return strings.Repeat("x", n) }
+		fit, err := Calibrate(context.Background(), target, limit, text, func(_ context.Context, s string) (int, error) {
+			return wrapper + perUnit*len(s), nil
+		})
+		if err != nil {
+			return // no multiple of perUnit may lie between the walls
+		}
+		hits++
+		if n := fit.Tokens; n > limit || n < target-Tolerance(target) || n > target+Tolerance(target) {
+			t.Fatalf("%d tokens accepted for a target of %d and a limit of %d", n, target, limit)
+		}
+	})
+	if hits < 20 {
+		t.Errorf("%d of 100 prompts were found, want at least 20 to judge by", hits)
 	}
 }
 

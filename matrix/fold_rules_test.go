@@ -124,3 +124,101 @@ func TestColdMeansBelowOnePercent(t *testing.T) {
 		})
 	}
 }
+
+// TestEdgesOfTheWindow: it is half open for completions and for restarts as it
+// is for tokens.
+func TestEdgesOfTheWindow(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
+		sent, end       int64 // s; the window is [100, 110)
+		completed, wait int
+	}{
+		{"ends as the window opens", 99, 100, 1, 0},
+		{"ends as it closes", 99, 110, 0, 0},
+		{"begins as the window opens", 100, 105, 1, 1},
+		{"begins as it closes", 110, 120, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := steady(0, 10*time.Millisecond)
+			r.Seq, r.End = 1, stream.Completed
+			r.SentNS, r.EndNS = stream.Some(tc.sent*second), stream.Some((tc.end-tc.sent)*second)
+			c := FoldDecode(input(r))
+			if c.Completed.V != tc.completed || c.TTFTSteady.N != int64(tc.wait) || c.TTFT.N != 0 {
+				t.Errorf("%d completed, ttft of %d steady and %d burst; want %d, %d, 0", c.Completed.V, c.TTFTSteady.N, c.TTFT.N, tc.completed, tc.wait)
+			}
+		})
+	}
+}
+
+// TestThresholds: each row stands on its rule's edge, one step to each side.
+func TestThresholds(t *testing.T) {
+	loop := func(clean int64) DecodeInput {
+		r := looped(steady(0, 10*time.Millisecond))
+		r.Window.CleanNS = clean
+		return input(r)
+	}
+	failed := func(n, of int) DecodeInput {
+		var rs []stream.Record
+		for i := range of {
+			r := steady(i, 10*time.Millisecond)
+			if i < n {
+				r.End, r.Reason = stream.Failed, "reset"
+			}
+			rs = append(rs, r)
+		}
+		return input(rs...)
+	}
+	short := func(tokens int) DecodeInput {
+		r := steady(0, 10*time.Millisecond)
+		r.End, r.Tokens = stream.Completed, tokens
+		in := input(r)
+		in.ForceLength, in.MaxTokens = true, 1000
+		return in
+	}
+	for _, tc := range []struct {
+		name string
+		in   DecodeInput
+		want Status
+	}{
+		{"half of the time is clean", loop(5 * second), Valid},
+		{"less than half", loop(5*second - 1), Looped},
+		{"one percent failed", failed(1, 100), Valid},
+		{"more than one percent", failed(2, 100), Failed},
+		{"95 % of the length asked", short(950), Valid},
+		{"less", short(949), Short},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if c := FoldDecode(tc.in); c.Status != tc.want {
+				t.Errorf("status %q (%s), want %q", c.Status, c.Message, tc.want)
+			}
+		})
+	}
+}
+
+// TestEventShares: tokens an event are those of the window, the share of
+// coalesced events that of whole streams.
+func TestEventShares(t *testing.T) {
+	r := steady(0, 10*time.Millisecond)
+	r.Window.Tokens, r.Window.Events = 900, 300
+	r.GeneratedEvents, r.CoalescedEvents = 800, 200
+	c := FoldDecode(input(r))
+	near(t, "tokens_per_event", c.TokensPerEvent, 3)
+	near(t, "coalesced_share", c.CoalescedShare, .25)
+}
+
+// TestRateOfACutStream comes from its clean part: 200 tokens in 4 s, not the 299
+// in 3 s that the loop raced through.
+func TestRateOfACutStream(t *testing.T) {
+	r := looped(steady(0, 10*time.Millisecond))
+	r.Window.CleanTokens, r.Window.CleanNS = 200, 4*second
+	c := FoldDecode(input(r))
+	near(t, "request_tok_s", c.RequestTokS, 50)
+	near(t, "tbt_ms", c.TBTMS, 20)
+}
+
+// TestMedianOfCounts is one of them, the lower of the middle two.
+func TestMedianOfCounts(t *testing.T) {
+	if got := medianInt([]int{9, 1, 4, 2}); got != 2 {
+		t.Errorf("median of 9 1 4 2 is %d, want 2", got)
+	}
+}

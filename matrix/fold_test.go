@@ -249,6 +249,8 @@ func TestFits(t *testing.T) {
 		{"rule off", FitInput{Context: 8192, Concurrency: 400, MaxTokens: 4096, Rule: KVOff, KVTokens: 1}, true, ""},
 		{"model limit before all", FitInput{Context: 8192, Concurrency: 1, MaxTokens: 4096, ModelLimit: 12287, Rule: KVOff}, false, "model_limit"},
 		{"slots", FitInput{Context: 10, Concurrency: 9, MaxTokens: 10, MaxRunning: 8}, false, "max_running"},
+		{"as many as the slots", FitInput{Context: 10, Concurrency: 8, MaxTokens: 10, MaxRunning: 8}, true, ""},
+		{"a slot filled to the last token", FitInput{Context: 3996, Concurrency: 1, MaxTokens: 100, SlotContext: 4096}, true, ""},
 		{"slot context", FitInput{Context: 4000, Concurrency: 1, MaxTokens: 100, SlotContext: 4096}, false, "slot_context"},
 		{"unknown capacity never skips", FitInput{Context: 1 << 20, Concurrency: 128, MaxTokens: 4096}, true, ""},
 	} {

@@ -107,6 +107,17 @@ func TestErrorIsRedactedBeforeItIsCut(t *testing.T) {
 	}
 }
 
+// A stream does not end before its last bytes came, whatever clock says so.
+func TestEndIsNotBeforeTheLastRead(t *testing.T) {
+	m := NewMeter(Options{Dialect: wire.Chat})
+	m.Sent(origin)
+	m.Headers(200, ms(1))
+	m.Observe([]byte(c("a")), ms(100))
+	if r := m.Finish(Cause{Kind: EOF}, ms(99)); r.EndNS != Some(int64(100e6)) {
+		t.Errorf("end %+v, want that of the last read, 100 ms", r.EndNS)
+	}
+}
+
 // Names and reasons of any length must not live on in a record.
 func TestWordsAreBounded(t *testing.T) {
 	long := strings.Repeat("w", 1<<20)
@@ -142,6 +153,12 @@ func TestFlags(t *testing.T) {
 		}, ""},
 		{"the first event carries more than a tenth and 16", []write{
 			{10, plus(c("a"), 20)}, {20, plus(c("b"), 21)}, {21, fin("stop") + u(10, 21) + done},
+		}, "hidden_reasoning"},
+		{"the first event carries 16", []write{
+			{10, plus(c("a"), 16)}, {20, plus(c("b"), 17)}, {21, fin("stop") + u(10, 17) + done},
+		}, ""},
+		{"the first event carries 17", []write{
+			{10, plus(c("a"), 17)}, {20, plus(c("b"), 18)}, {21, fin("stop") + u(10, 18) + done},
 		}, "hidden_reasoning"},
 		{"stamps that go back", []write{{10, c("a")}, {9, c("b")}, {21, fin("stop") + done}}, "stamp_order"},
 	} {

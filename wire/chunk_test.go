@@ -98,6 +98,7 @@ func TestUsage(t *testing.T) {
 		{"beside the finish reason", `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":6}}`, usage(7, 6, None, None)},
 		{"details null: vLLM", `{"usage":{"prompt_tokens":7,"completion_tokens":6,"prompt_tokens_details":null,"completion_tokens_details":null}}`, usage(7, 6, None, None)},
 		{"details", `{"usage":{"prompt_tokens":7,"completion_tokens":6,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}`, usage(7, 6, 4, 2)},
+		{"prompt_cache_hit_tokens: DeepSeek", `{"usage":{"prompt_tokens":7,"completion_tokens":6,"prompt_cache_hit_tokens":5}}`, usage(7, 6, 5, None)},
 		{"reasoning_tokens at the top: SGLang", `{"usage":{"prompt_tokens":7,"completion_tokens":6,"reasoning_tokens":3,"completion_tokens_details":null}}`, usage(7, 6, None, 3)},
 		{"in the choice: Kimi", `{"choices":[{"index":0,"delta":{},"usage":{"prompt_tokens":7,"completion_tokens":6}}]}`, usage(7, 6, None, None)},
 		{"under x_groq", `{"choices":[],"x_groq":{"usage":{"prompt_tokens":7,"completion_tokens":6}}}`, usage(7, 6, None, None)},
@@ -196,5 +197,21 @@ func TestIDAndModel(t *testing.T) {
 	ev := one(t, `{"id":"r1","model":"m/x","choices":[]}`)
 	if string(ev.ID) != "r1" || string(ev.Model) != "m/x" {
 		t.Errorf("id %q, model %q; want r1, m/x", ev.ID, ev.Model)
+	}
+}
+
+func TestTimings(t *testing.T) {
+	for _, c := range []struct {
+		name, payload string
+		want          Native
+	}{
+		{"absent", `{"choices":[]}`, noNative},
+		{"null", `{"choices":[],"timings":null}`, noNative},
+		{"llama.cpp", `{"choices":[],"timings":{"cache_n":1,"prompt_n":2,"predicted_n":3,"predicted_ms":4.5}}`, Native{Has: true, CacheN: 1, PromptN: 2, PredictedN: 3}},
+		{"before cache_n came", `{"choices":[],"timings":{"prompt_n":2,"predicted_n":3}}`, Native{Has: true, CacheN: None, PromptN: 2, PredictedN: 3}},
+	} {
+		if got := one(t, c.payload).Native; got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
 	}
 }
