@@ -5,10 +5,10 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 FUZZTIME ?= 20s
 
-.PHONY: help build test lint fmt e2e truth bench fuzz demo engines clean
+.PHONY: help build test lint fmt e2e truth bench fuzz demo browser screenshots engines clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-11s %s\n", $$1, $$2}'
 
 build: ## build both programs into bin/
 	go build -trimpath -o bin/ ./cmd/...
@@ -46,6 +46,21 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 
 demo: ## simulated engine, proxy and loadgen in one process: a small matrix in under a minute
 	go run ./cmd/loadgen demo
+
+browser: report/browser/node_modules ## the report's pages in Chromium: no request, no error, ink, keyboard, axe-core
+	@dir=$$(mktemp -d) && go run ./cmd/loadgen demo --quiet --out $$dir/run >$$dir/matrix.txt && \
+	  STREAMGAUGE_BROWSER=$$dir/run/run.ndjson go test ./report -run TestBrowser -count=1 -v; \
+	  code=$$?; rm -rf $$dir; exit $$code
+
+screenshots: report/browser/node_modules ## the README's pictures, of a run of the demo (Chromium)
+	@dir=$$(mktemp -d) && mkdir -p docs/img && \
+	  go run ./cmd/loadgen demo --quiet --out $$dir/run >$$dir/matrix.txt && \
+	  node report/browser/shots.mjs $$dir/run/report.html docs/img; \
+	  code=$$?; rm -rf $$dir; exit $$code
+
+report/browser/node_modules: report/browser/package-lock.json
+	@if command -v npm >/dev/null; then cd report/browser && npm ci --no-audit --no-fund; \
+	  else echo 'no npm: the pages stay unchecked' >&2; fi
 
 clean: ## remove what make build made
 	rm -rf bin

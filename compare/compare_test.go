@@ -12,7 +12,7 @@ import (
 func cell(context, c int, status matrix.Status, total float64, perSecond ...float64) matrix.Cell {
 	out := matrix.Cell{Phase: matrix.Decode, Context: context, Concurrency: c, Status: status, PerSecond: perSecond, TokensFrom: stream.FromTokenIDs}
 	if total > 0 {
-		out.TotalTokS = stream.Some(total)
+		out.TotalTokS, out.CI95 = stream.Some(total), matrix.CI95(perSecond)
 	}
 	return out
 }
@@ -63,6 +63,17 @@ func TestOneRunASideUsesTheWindow(t *testing.T) {
 	}
 	if !strings.Contains(c.Verdict, "noise between runs is unknown") {
 		t.Errorf("verdict %q does not say that the noise between runs is unknown", c.Verdict)
+	}
+}
+
+// TestSalvagedCellUsesItsOwnInterval: the seconds of a salvaged cell hold the
+// tokens of its loops, its ci95 does not.
+func TestSalvagedCellUsesItsOwnInterval(t *testing.T) {
+	wild := cell(8, 1, "valid", 100, 100, 190, 180, 100, 170, 190, 100, 100, 160, 100)
+	wild.CI95 = stream.Some(1.0)
+	c := mustCompare(t, []*matrix.Run{run(wild)}, []*matrix.Run{run(wild)})
+	if r := find(t, &c, "total_tok_s", 8, 1); r.High.V > 1.5 || r.High.V < 1 {
+		t.Errorf("interval up to %+.2f %%, want that of two cells known to ±1 %%", r.High.V)
 	}
 }
 

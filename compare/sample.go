@@ -70,25 +70,20 @@ func (m *metric) observe(cells []*matrix.Cell) side {
 			s.values = append(s.values, v.V)
 			s.window = variance{}
 			if m.name == "total_tok_s" {
-				s.window = windowVariance(c.PerSecond)
+				s.window = windowVariance(c)
 			}
 		}
 	}
 	return s
 }
 
-// windowVariance is the relative variance of the mean rate of a window, taken
-// from the interval of batch means that the cell's ci95 also is.
-func windowVariance(perSecond []float64) variance {
-	ci := matrix.CI95(perSecond)
-	var mean float64
-	for _, v := range perSecond {
-		mean += v / float64(len(perSecond))
-	}
-	if !ci.OK || mean <= 0 {
+// windowVariance is the relative variance of a cell's total, from its ci95: the
+// batch means inside the window, loops left out, of as many batches as there are
+// seconds, up to ten.
+func windowVariance(c *matrix.Cell) variance {
+	df := float64(min(len(c.PerSecond), 10) - 1)
+	if !c.CI95.OK || c.TotalTokS.V <= 0 || df < 1 {
 		return variance{}
 	}
-	df := float64(min(len(perSecond), 10) - 1)
-	se := ci.V / studentQuantile(0.95, df) / mean
-	return variance{math.Pow(se, 2), df}
+	return variance{math.Pow(c.CI95.V/studentQuantile(0.95, df)/c.TotalTokS.V, 2), df}
 }

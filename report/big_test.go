@@ -25,6 +25,10 @@ func big(contexts, records int) *matrix.Run {
 	run.Header.Type, run.Header.V = "header", matrix.Version
 	each := records / (contexts * 8)
 	for l := range contexts {
+		run.Cells = append(run.Cells, matrix.Cell{
+			Type: "cell", V: 1, Phase: matrix.Prefill, Context: 4096 * (l + 1), Concurrency: 1, Status: matrix.Valid,
+			TotalTokS: stream.Some(5e4 / float64(l+4)), TTFTMS: stream.Some(80 * float64(l+1)), Completed: stream.Some(3), PromptTokens: stream.Some(4096*(l+1) - 3),
+		})
 		for level := range 8 {
 			open := int64(len(run.Cells)) * 40e9
 			c := bigCell(r, 4096*(l+1), 1<<level, open)

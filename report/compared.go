@@ -104,7 +104,16 @@ func percent(v stream.Null[float64]) string {
 	if !v.OK {
 		return "-"
 	}
-	return fmt.Sprintf("%+.1f %%", v.V)
+	return signed(v.V) + " %"
+}
+
+// signed is v with its sign and one decimal, and none of a zero.
+func signed(v float64) string {
+	s := fmt.Sprintf("%+.1f", v)
+	if s == "-0.0" || s == "+0.0" {
+		return "0.0"
+	}
+	return s
 }
 
 func intervalWords(r *compare.Row) string {
@@ -115,7 +124,7 @@ func intervalWords(r *compare.Row) string {
 	if r.Basis == compare.FromWindow {
 		mark = "~"
 	}
-	return fmt.Sprintf("%s%+.1f to %+.1f", mark, r.Low.V, r.High.V)
+	return mark + signed(r.Low.V) + " to " + signed(r.High.V)
 }
 
 func pWords(v stream.Null[float64]) string {

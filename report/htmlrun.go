@@ -61,6 +61,7 @@ type htmlGridCell struct {
 	Text   string
 	Marks  string
 	Hover  string
+	Spoken string // what a screen reader adds: the place is only to be seen
 }
 
 func newHTMLRun(n int, run *Source) (htmlRun, error) {
@@ -109,8 +110,9 @@ func drawGrid(g grid, f *footnotes) htmlGrid {
 			}
 			row.Cells = append(row.Cells, htmlGridCell{
 				Index: n, Status: string(c.Status), Marks: f.numbers(c),
-				Text:  matrixEntry(c, func(c *matrix.Cell) stream.Null[float64] { return c.TotalTokS }, false, nil),
-				Hover: strings.Join(append([]string{cellName(c) + ": " + statusTitle(c.Status)}, remarks(c)...), "\n"),
+				Text:   matrixEntry(c, func(c *matrix.Cell) stream.Null[float64] { return c.TotalTokS }, false, nil),
+				Spoken: fmt.Sprintf("(%s, context %s)", strings.ToLower(statusTitle(c.Status)), cellWords(c)),
+				Hover:  strings.Join(append([]string{cellName(c) + ": " + statusTitle(c.Status)}, remarks(c)...), "\n"),
 			})
 			n++
 		}

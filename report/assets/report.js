@@ -32,12 +32,13 @@
     if (parent) parent.appendChild(e);
     return e;
   }
-  // Colours that stay apart for the common kinds of colour blindness; past the
-  // palette they go on along the circle, in dashes.
+  // Colours that stay apart for the common kinds of colour blindness; more lines
+  // than these are one ramp, first to last, since nobody can tell 64 by colour.
   const PALETTE = ["#0e7c86", "#c4701a", "#5b5fc7", "#b2427f", "#4f8a2f", "#8a6d3b", "#2f7fd0", "#7a7f87"];
-  function lineColor(i) {
-    return i < PALETTE.length ? PALETTE[i] : "hsl(" + Math.round(i * 137.5) % 360 + " 45% 50%)";
+  function lineColor(i, of) {
+    return of <= PALETTE.length ? PALETTE[i] : rampColor(i / (of - 1));
   }
+  function rampColor(at) { return "hsl(" + Math.round(185 + 150 * at) + " 55% 48%)"; }
 
   // ---- charts ----
 
@@ -92,8 +93,16 @@
     plot(box, {
       scales: { x: stepScale(levels), y: valueScale(data) },
       axes: axes(stepAxis(levels, String, "streams at once"), {}),
-      series: [{ label: "C" }].concat(series.map((s, i) => line(s.label, lineColor(s.color === undefined ? i : s.color), { dash: (s.color === undefined ? i : s.color) >= PALETTE.length ? [5, 4] : undefined }))),
+      series: [{ label: "C" }].concat(series.map((s, i) => line(s.label, lineColor(i, series.length)))),
+      legend: { show: series.length <= PALETTE.length },
     }, data, title + ". The numbers are in the table of all measurements.");
+    if (series.length > PALETTE.length) {
+      const key = element("p", series[0].label, box);
+      key.className = "key";
+      element("i", "", key).className = "ramp";
+      key.lastChild.style.background = "linear-gradient(90deg, " + rampColor(0) + ", " + rampColor(0.5) + ", " + rampColor(1) + ")";
+      element("span", series[series.length - 1].label, key);
+    }
   }
   function valid(run, l, c, of) {
     const cell = run.data.cells.find((k) => k.l === l && k.c === c);
@@ -118,7 +127,7 @@
     plot(box, {
       scales: { x: stepScale(x), y: valueScale(data) },
       axes: axes(stepAxis(x, (v, i) => rows[i].t, "context"), {}),
-      series: [{ label: "context", value: (u, v, s, i) => i === null ? "-" : rows[i].t }, line("prompt tok/s", lineColor(0))],
+      series: [{ label: "context", value: (u, v, s, i) => i === null ? "-" : rows[i].t }, line("prompt tok/s", lineColor(0, 1))],
     }, data, "Prefill tokens per second over context: " + rows.map((r) => r.t + " " + number(r.r)).join(", "));
   }
 
@@ -174,7 +183,7 @@
     g.scale(scale, scale);
     const x = (ms) => left + (ms - t.from) / Math.max(t.to - t.from, 1) * (w - left - 6);
     timeAxis(g, t, x, h - bottom, color("--soft"));
-    const fill = { wait: color("--wait"), dec: color("--dec"), loop: color("--loop"), bad: color("--bad") };
+    const fill = { wait: color("--wait"), dec: color("--dec"), loop: color("--loop"), mark: color("--bad"), failed: color("--ink") };
     for (const [slot, sent, first, last, end, how, onset] of t.lanes) {
       const y = top + slot * height, bar = (a, b, c) => { g.fillStyle = c; g.fillRect(x(a), y, Math.max(x(b) - x(a), 1), height - pad); };
       bar(sent, first === ABSENT ? end : first, fill.wait);
@@ -183,8 +192,8 @@
         bar(first, Math.max(until, first), fill.dec);
         if (onset !== ABSENT) bar(Math.max(onset, first), Math.max(last, end), fill.loop);
       }
-      if (onset !== ABSENT) triangle(g, x(Math.max(onset, sent)), y, fill.bad);
-      if (how === FAILED) cross(g, x(end), y + height / 2, fill.bad);
+      if (onset !== ABSENT) triangle(g, x(Math.max(onset, sent)), y, fill.mark);
+      if (how === FAILED) cross(g, x(end), y + height / 2, fill.failed);
     }
     windowEdges(g, t, x, top, h - bottom);
     laneNames(g, lanes, height, top, color("--soft"));
@@ -236,7 +245,6 @@
       b.querySelector(".n").textContent = text;
       b.style.setProperty("--tone", tone);
       b.style.setProperty("--a", shown && c.s === "valid" && v > 0 ? (0.08 + 0.47 * (hi > lo ? (Math.log(v) - lo) / (hi - lo) : 0.5)).toFixed(3) : "0");
-      b.setAttribute("aria-label", text + " " + (shown ? m.unit + ", " + c.w : "") + ", context " + run.data.contexts[c.l].t + ", " + c.c + " streams" + (c.r ? ", notes " + c.r.map((r) => r.n).join(" ") : ""));
     }
     run.el.querySelector(".metric-name").textContent = m.name;
     const scale = run.el.querySelector(".scale");
