@@ -35,6 +35,7 @@ type Loadgen struct {
 	Prefix      string        `key:"prefix"`
 	KVRule      string        `key:"kv-rule"`
 	KVTokens    int           `key:"kv-tokens"` // 0: from the server
+	NoPrefill   bool          `key:"no-prefill"`
 	Repeat      int           `key:"repeat"`
 	Seed        uint64        `key:"seed"`
 
@@ -60,6 +61,7 @@ type Loadgen struct {
 
 	Out    string `key:"out"` // "": streamgauge-<UTC time>/
 	Resume string `key:"resume"`
+	Events bool   `key:"events"`
 	Notes  []Pair `key:"note"`
 	Quiet  bool   `key:"quiet"`
 	NoTUI  bool   `key:"no-tui"`
@@ -100,6 +102,7 @@ func LoadgenKeys() Keys {
 		{Name: "prefix", Type: Choice, Default: "shared", Choices: []string{"shared", "distinct"}, Help: "one context text for all streams, or one for each slot"},
 		{Name: "kv-rule", Type: Choice, Default: "distinct", Choices: []string{"distinct", "shared", "off"}, Help: "what a cell must fit into: the KV cache of as many users, of one shared prefix, or anything"},
 		{Name: "kv-tokens", Type: Count, Zero: "auto", Default: "auto", Shown: "from the server", Min: 1, Help: "KV capacity in tokens"},
+		{Name: "no-prefill", Type: Bool, Default: "false", Help: "leave the prefill rows out"},
 		{Name: "repeat", Type: Count, Default: "1", Min: 1, Help: "times the whole matrix is run into the same file"},
 		{Name: "seed", Type: Seed, Default: "1", Help: "seed of the prompts' words"},
 	}
@@ -121,6 +124,7 @@ func LoadgenKeys() Keys {
 	output := []Key{
 		{Name: "out", Type: Path, Shown: "streamgauge-<UTC time>/", Help: "folder for the run file and the reports"},
 		{Name: "resume", Type: File, Help: "run file to go on with: cells that it has are not run again"},
+		{Name: "events", Type: Bool, Default: "false", Help: "write the instant of every token's event into the run file (event_log of its records)"},
 		{Name: "note", Type: Pairs, Help: "fact for the header of the run, name=value (gpu, launch, quantization, …); repeatable"},
 		{Name: "quiet", Type: Bool, Default: "false", Help: "no progress on stderr"},
 		{Name: "no-tui", Type: Bool, Default: "false", Help: "plain lines instead of a live screen"},

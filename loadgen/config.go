@@ -89,6 +89,10 @@ type Config struct {
 	PrefillTime    time.Duration // 0: 10 s
 	NoPrefill      bool          // leave the prefill rows out
 
+	// Events puts the instant of every generated event into the records: a run
+	// file of some 20 bytes a token.
+	Events bool
+
 	// ProxyAdmin is the admin base URL of our proxy in front of the server;
 	// "": loadgen measures alone.
 	ProxyAdmin string

@@ -44,6 +44,9 @@ func (c *cell) fold(ctx context.Context) (matrix.Cell, []stream.Record, error) {
 	records := c.primes
 	for _, s := range c.slots {
 		for _, l := range s.lives {
+			if c.r.cfg.Events {
+				l.rec.EventLog = l.eventLog()
+			}
 			records = append(records, *l.rec)
 		}
 	}

@@ -161,3 +161,45 @@ func mid(v []float64) float64 {
 	slices.Sort(v)
 	return v[len(v)/2]
 }
+
+// TestEvents: with Events, the run file has the instant of each event the engine
+// sent, also of streams that ended in the middle of a slot's life.
+func TestEvents(t *testing.T) {
+	p := profile(t, "plain")
+	p.Chunks = []int{2, 1}
+	p.EOS = sim.Lengths{Median: 300, Sigma: .4}
+	bubble(t, p, sim.Options{}, func(r *rig) {
+		out := r.run(Config{Contexts: []int{0}, Concurrency: []int{3}, Duration: 10 * time.Second, NoPrefill: true, Events: true})
+		for _, c := range out.Cells {
+			if c.Phase == matrix.Prefill {
+				t.Errorf("prefill row of context %d although there was to be none", c.Context)
+			}
+		}
+		sent := map[string]sim.Request{}
+		for _, q := range r.srv.Truth().Requests() {
+			sent[q.ID] = q
+		}
+		streams := 0
+		for _, rec := range r.file().Records {
+			if rec.Phase == stream.Prime {
+				continue
+			}
+			streams++
+			emits := sent[rec.ID].Emits
+			if len(rec.EventLog) != rec.GeneratedEvents || len(emits) < rec.GeneratedEvents {
+				t.Errorf("%s: %d events in the log of %d, %d sent", rec.ID, len(rec.EventLog), rec.GeneratedEvents, len(emits))
+				continue
+			}
+			for i, e := range rec.EventLog {
+				gap, want := e[0]-rec.EventLog[0][0], int64(emits[i].At-emits[0].At)
+				if gap != want || e[1] != int64(emits[i].Tokens) {
+					t.Errorf("%s: event %d is %d ns after the first with %d tokens, want %d and %d", rec.ID, i, gap, e[1], want, emits[i].Tokens)
+					break
+				}
+			}
+		}
+		if streams <= 3 {
+			t.Errorf("%d streams, want restarts too", streams)
+		}
+	})
+}

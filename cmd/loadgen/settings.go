@@ -23,6 +23,7 @@ func runConfig(c *configs.Loadgen, loaded *configs.Loaded) loadgen.Config {
 		Extra: c.ExtraBody, Ask: c.Ask,
 		TTFTTimeout: c.TTFTTimeout, StallTimeout: c.StallTimeout, ConnectTimeout: c.ConnectTimeout,
 		MaxFailed: none(c.MaxFailed), Repeat: c.Repeat, Seed: c.Seed,
+		NoPrefill: c.NoPrefill, Events: c.Events,
 		Limits:     c.Limits(),
 		ProxyAdmin: c.ProxyAdmin, Tool: "streamgauge " + program.Version(), Notes: map[string]string{},
 	}
