@@ -96,7 +96,10 @@ func (s streams) measure(ctx context.Context, c *configs.Loadgen, loaded *config
 			return err
 		}
 	}
-	_, err = s.measureInto(ctx, file, cfg, deps, look{quiet: c.Quiet, plain: c.NoTUI})
+	run, err := s.measureInto(ctx, file, cfg, deps, look{quiet: c.Quiet, plain: c.NoTUI})
+	if run != nil && err != nil && !c.Quiet {
+		fmt.Fprintln(s.err, "to go on: loadgen --resume "+file.path)
+	}
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,9 +14,32 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/streamgauge/streamgauge/cmd/internal/board"
+	"github.com/streamgauge/streamgauge/loadgen"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// playAs makes the test binary another program than the tests: "loadgen", for
+// tests of signals, pipes and terminals, or "stuck", a run that never ends.
+const playAs = "LOADGEN_TEST_PLAYS"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(playAs) {
+	case "loadgen":
+		main()
+	case "stuck":
+		s := streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+		_ = s.heed(context.Background(), func(_ context.Context, s streams) error {
+			s.watch(look{}, board.Subject{Title: "a run that never ends"}, &loadgen.Live{})
+			fmt.Fprintln(os.Stderr, "begun")
+			select {}
+		})
+	default:
+		goleak.VerifyTestMain(m,
+			// fasthttp's worker pool ends by itself up to 10 s after Shutdown.
+			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	}
+}
 
 // invoke runs the program as main does and returns its exit code and outputs.
 func invoke(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {

@@ -126,7 +126,7 @@ func (s streams) measureInto(ctx context.Context, file *runFile, cfg loadgen.Con
 	outcome, failed := loadgen.Run(ctx, cfg, deps)
 	failed = errors.Join(failed, show.close())
 	if outcome.Header.Type == "" { // nothing was begun: leave nothing behind
-		return nil, errors.Join(verdict(outcome, failed, file.path), file.discard())
+		return nil, errors.Join(verdict(outcome, failed), file.discard())
 	}
 	// One sentence is enough: what follows a failure is mostly its consequence.
 	keep := func(err error) {
@@ -146,7 +146,7 @@ func (s streams) measureInto(ctx context.Context, file *runFile, cfg loadgen.Con
 	if !l.quiet {
 		fmt.Fprintln(s.err, "run file and reports: "+file.dir()+string(filepath.Separator))
 	}
-	return run, verdict(outcome, failed, file.path)
+	return run, verdict(outcome, failed)
 }
 
 // writeReports writes every format beside the run file.
@@ -161,7 +161,7 @@ func writeReports(dir string, run *matrix.Run) error {
 }
 
 // verdict maps the end of a run to an exit code.
-func verdict(o loadgen.Outcome, failed error, path string) error {
+func verdict(o loadgen.Outcome, failed error) error {
 	switch {
 	case o.Outcome == loadgen.Stopped && o.Header.Type == "":
 		return &program.Exit{Code: program.Interrupted, Err: fmt.Errorf("nothing was measured: %s", o.Message)}
@@ -181,6 +181,6 @@ func verdict(o loadgen.Outcome, failed error, path string) error {
 	if n == 0 {
 		return nil
 	}
-	return &program.Exit{Code: program.Failed, Err: fmt.Errorf("%d of %d cells failed, the last because %s; --resume %s runs them again",
-		n, len(o.Cells), strings.TrimSuffix(last.Message, "."), path)}
+	return &program.Exit{Code: program.Failed, Err: fmt.Errorf("%d of %d cells failed, the last because %s",
+		n, len(o.Cells), strings.TrimSuffix(last.Message, "."))}
 }
