@@ -178,3 +178,15 @@ func TestRules(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseRule(f *testing.F) {
+	for _, s := range []string{"total_tok_s<-5%", "ttft_ms > 10 %", "lost", "tbt_ms<1e3%", "<", "total_tok_s<NaN%"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := ParseRule(s)
+		if err == nil && r.Metric != "lost" && (math.IsNaN(r.Bound) || math.IsInf(r.Bound, 0)) {
+			t.Errorf("rule %q has the bound %v, which no change is beyond", s, r.Bound)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func ParseRule(text string) (Rule, error) {
 	}
 	number, ok := strings.CutSuffix(s[i+1:], "%")
 	v, err := strconv.ParseFloat(number, 64)
-	if !ok || err != nil {
+	if !ok || err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 		return Rule{}, fmt.Errorf("rule %q: %q is no percentage such as -5%%", text, s[i+1:])
 	}
 	r.Bound = v

@@ -102,7 +102,9 @@ func TestTextFitsAHundredColumns(t *testing.T) {
 	for c := 1; c <= 64; c++ {
 		wide.Cells = append(wide.Cells, matrix.Cell{Phase: matrix.Decode, Context: 8192, Concurrency: c, Status: matrix.Skipped, Message: fmt.Sprint("because ", c)})
 	}
-	for _, run := range []*matrix.Run{wide, published(t, "laguna-xs-vllm"), published(t, "gemma-4-12b-vllm"), published(t, "gemma-4-e2b-sglang")} {
+	named := warned()
+	named.Header.Notes = map[string]string{strings.Repeat("long name ", 12): strings.Repeat("x", 300)} // its label once left no room, for ever
+	for _, run := range []*matrix.Run{wide, named, published(t, "laguna-xs-vllm"), published(t, "gemma-4-12b-vllm"), published(t, "gemma-4-e2b-sglang")} {
 		for line := range strings.Lines(string(render(t, "text", run))) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > textWidth {
 				t.Errorf("%d columns: %s", n, line)

@@ -16,7 +16,7 @@ func writeText(w io.Writer, p page) error {
 	fmt.Fprintf(b, "%s\n%s\n", p.title, strings.Repeat("=", utf8.RuneCountInString(p.title)))
 	name := 0
 	for _, f := range p.facts {
-		name = max(name, utf8.RuneCountInString(f[0]))
+		name = min(max(name, utf8.RuneCountInString(f[0])), textWidth/4)
 	}
 	for _, f := range p.facts {
 		hang(b, fmt.Sprintf("%-*s  ", name, f[0]), f[1])
@@ -78,6 +78,10 @@ func textTable(b *bufio.Writer, t table) {
 // have, is broken where the line ends.
 func hang(b *bufio.Writer, label, text string) {
 	indent := utf8.RuneCountInString(label)
+	if indent > textWidth/3 { // the name of a note can be any length
+		hang(b, "", label)
+		label, indent = "    ", 4
+	}
 	b.WriteString(label)
 	col := indent
 	next := func() {
