@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,6 +96,14 @@ func TestSpread(t *testing.T) {
 			t.Fatalf("spread %d of %d", sum, total)
 		}
 	})
+}
+
+// A total that is no count may not come out negative.
+func TestSpreadOfTooMuch(t *testing.T) {
+	log := make([]Event, 1)
+	if Spread(log, 1<<40); log[0].Tokens != math.MaxInt32 {
+		t.Errorf("%d tokens, want the most that an event holds", log[0].Tokens)
+	}
 }
 
 func TestGapsIn(t *testing.T) {
