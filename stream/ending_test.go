@@ -85,6 +85,10 @@ func TestRedact(t *testing.T) {
 		{"key in a query", "GET /v1/models?key=AIza123&x=1", "GET /v1/models?key=…&x=1"},
 		{"api_key in a query", "GET /?api_key=abc", "GET /?api_key=…"},
 		{"Hugging Face token", "hf_abcdefgh", "…"},
+		{"token in a query", "GET /v1/models?x=1&access_token=abc", "GET /v1/models?x=1&access_token=…"},
+		{"basic authentication", "Authorization: Basic bWU6aHVudGVyMmh1bnRlcg==", "Authorization: Basic …"},
+		{"GitHub token", "ghp_abcdefgh", "…"},
+		{"a basic fact is none", "basic attention is not supported", "basic attention is not supported"},
 		{"nothing secret", "maximum context length is 4096 tokens", "maximum context length is 4096 tokens"},
 	} {
 		if got := Redact(v.text); got != v.want {
