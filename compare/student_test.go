@@ -19,6 +19,16 @@ func TestStudentQuantile(t *testing.T) {
 	}
 }
 
+func TestStudentQuantileInvertsP(t *testing.T) {
+	for _, df := range []float64{1, 1.5, 2, 3.7, 10, 192, 1e5} {
+		for _, level := range []float64{0.01, 0.5, 0.95, 0.9999, 1 - 1e-7} {
+			if q := studentQuantile(level, df); math.Abs(studentP(q, df)-(1-level)) > 1e-7*(1-level) {
+				t.Errorf("df %v, level %v: t = %v leaves %v, want %v", df, level, q, studentP(q, df), 1-level)
+			}
+		}
+	}
+}
+
 func TestStudentPIsExactWhereAFormulaExists(t *testing.T) {
 	for _, v := range []float64{0.01, 0.5, 1, 3, 40, 1e6} {
 		one := 1 - 2/math.Pi*math.Atan(v) // df 1 is the Cauchy distribution
