@@ -28,6 +28,7 @@ type htmlRun struct {
 	Grid        htmlGrid
 	All         allMeasurements
 	Notes       []string
+	Log         [][2]string // when, what: the run file's own notes
 	Reproduce   string
 	Body        string
 	Data        template.JS
@@ -85,6 +86,9 @@ func newHTMLRun(n int, run *Source) (htmlRun, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(run.Header.Definitions)) {
 		r.Definitions = append(r.Definitions, [2]string{name, run.Header.Definitions[name]})
+	}
+	for _, n := range run.Notes {
+		r.Log = append(r.Log, [2]string{fmt.Sprintf("%.1f s", float64(n.AtNS)/1e9), n.Code + ": " + redact(n.Message)})
 	}
 	if t := prefillTable(run.Cells, f); len(t) > 0 {
 		r.Prefill = &sheet{t[0].title, t[0].head, t[0].rows}

@@ -34,6 +34,7 @@ func published(t *testing.T, name string) *matrix.Run {
 func warned() *matrix.Run {
 	n := func(v float64) stream.Null[float64] { return stream.Some(v) }
 	return &matrix.Run{
+		Notes: []matrix.Note{{Type: "note", V: 1, AtNS: 1_250_000_000, Code: "calibrated", Message: "512 tokens in 3 probes"}},
 		Header: matrix.Header{
 			Tool: "streamgauge test", Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Proxy: "http://127.0.0.1:9464",
 			Engine:   matrix.Engine{Kind: "vllm", Version: "0.32.0", Model: "tiny_model|x"},
