@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/streamgauge/streamgauge/compare"
 )
@@ -64,7 +65,7 @@ func drawForest(t *compare.Table) forest {
 		scale = min(max(scale, r.Change.V, -r.Change.V, r.High.V, -r.Low.V), widest)
 	}
 	f := forest{ID: t.Metric, Title: t.Title, Scale: fmt.Sprintf("−%.3g %% … +%.3g %%", scale, scale)}
-	at := func(v float64) float64 { return 50 + 50*min(max(v/scale, -1), 1) }
+	at := func(v float64) float64 { return math.Round(5000+5000*min(max(v/scale, -1), 1)) / 100 }
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		row := forestRow{
@@ -72,7 +73,8 @@ func drawForest(t *compare.Table) forest {
 			Interval: intervalWords(r), P: pWords(r.Adjusted), Words: r.Words(t), Class: r.Verdict, Drawn: r.Change.OK,
 		}
 		if r.Low.OK {
-			row.Left, row.Width = at(r.Low.V), at(r.High.V)-at(r.Low.V)
+			row.Left = at(r.Low.V)
+			row.Width = math.Round(100*(at(r.High.V)-row.Left)) / 100
 		}
 		row.At = at(r.Change.V)
 		f.Rows = append(f.Rows, row)
