@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/spf13/cobra"
 	"github.com/streamgauge/streamgauge/cmd/internal/program"
 )
 
@@ -16,8 +17,11 @@ type streams struct {
 
 // run is the program: main calls it, and tests do.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	s := streams{in: stdin, out: stdout, err: stderr}
+	return program.Execute(ctx, newRoot(streams{in: stdin, out: stdout, err: stderr}), args, stdin, stdout, stderr)
+}
+
+func newRoot(s streams) *cobra.Command {
 	root := newMeasure(s, "loadgen")
 	root.AddCommand(newMeasure(s, "run"), newDemo(s), newOnce(s), newProbe(s), newReport(s), newCompare(s), newSim(s), newLoops(s), newInspect(s))
-	return program.Execute(ctx, root, args, stdin, stdout, stderr)
+	return root
 }
