@@ -43,6 +43,9 @@ type Proxy struct {
 	DetectPeriodBytes int64  `key:"detect-period-bytes"`
 	DetectPeriodChars int    `key:"detect-period-chars"`
 
+	Policies    []string `key:"policy"`
+	InjectUsage []string `key:"inject-usage"`
+
 	Ring          int    `key:"ring"`
 	RingBytes     int64  `key:"ring-bytes"`
 	Record        string `key:"record"`
@@ -97,6 +100,10 @@ func ProxyKeys() Keys {
 	watching := append([]Key{
 		{Name: "detect", Type: OnOff, Default: "on", Help: "look for repetition in the streams"},
 	}, measuring()...)
+	loops := []Key{
+		{Name: "policy", Type: Names, Shown: "observe", Help: "what to do with streams that repeat themselves, by route and model: observe, tag or cut, as in cut:model=foo,route=chat; the first that matches holds; repeatable"},
+		{Name: "inject-usage", Type: Names, Shown: "no route", Help: "route (chat, completions) whose streaming requests are made to ask for usage if they say nothing of it; repeatable"},
+	}
 	records := []Key{
 		{Name: "ring", Type: Count, Default: "16384", Min: 1, Help: "records kept for /records"},
 		{Name: "ring-bytes", Type: Bytes, Default: "64MiB", Help: "memory that those may take"},
@@ -115,6 +122,7 @@ func ProxyKeys() Keys {
 	ks = ks.group("Times", times...)
 	ks = ks.group("Labels", labels...)
 	ks = ks.group("Measuring", watching...)
+	ks = ks.group("Policies", loops...)
 	ks = ks.group("Records", records...)
 	return ks.group("Output", output...)
 }

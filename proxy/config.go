@@ -81,6 +81,15 @@ type Config struct {
 	Limits   detect.Limits
 	NoDetect bool
 
+	// Policies say what to do with streams that repeat themselves; the first
+	// that matches a request holds, and without one it is Observe.
+	Policies []Policy
+	// InjectUsage are the routes, chat and completions, whose streaming
+	// requests get stream_options.include_usage if they say nothing of it. It
+	// is the one change that can be made to a request; the usage chunk that it
+	// asks for reaches the client.
+	InjectUsage []string
+
 	// Records and RecordBytes bound the ring of records behind /records.
 	// Zero: 16384 records, 64 MiB.
 	Records     int
@@ -175,6 +184,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is negative: %d", n.name, n.v))
 		}
 	}
+	errs = append(errs, (&rules{c.Policies, c.InjectUsage}).validate(!c.NoDetect))
 	if c.AccessShare < 0 || c.AccessShare > 1 {
 		errs = append(errs, fmt.Errorf("access share %g is not between 0 and 1", c.AccessShare))
 	}

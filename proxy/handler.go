@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -122,6 +123,11 @@ func (x *exchange) observe(req *upstream.Request, head requestHead, body []byte)
 	id := head.id
 	if id == "" {
 		id = x.p.newID()
+	}
+	if slices.Contains(x.p.rules.Load().usage, x.route) {
+		if asking, changed := wire.AskUsage(body); changed {
+			body, req.Body = asking, asking
+		}
 	}
 	o := x.p.newObserver(id, x.route, x.backend.name, dialect)
 	x.obs = o

@@ -29,6 +29,7 @@ type observer struct {
 	// The request's facts are read beside the sending when the body is large.
 	facts     sync.WaitGroup
 	modelName string
+	usage     bool // it asks for the usage of its stream
 	model     atomic.Pointer[metrics.Model]
 
 	folded   int           // entries of the meter's log whose gaps are in the metrics
@@ -37,7 +38,11 @@ type observer struct {
 	counted  int           // tokens in the metrics
 	steps    []step        // by choice, as the log counts them
 
-	record *stream.Record // once it is finished
+	dialect wire.Dialect
+	action  Action         // what is done, or was, about a loop
+	cut     *wire.Cut      // nil where the policy is not to cut
+	ended   string         // what finish returned
+	record  *stream.Record // once it is finished; nil if metering failed
 
 	blind atomic.Bool // the meter panicked; nothing is fed to it any more
 
@@ -82,7 +87,7 @@ func (mp *meterPool) get(o stream.Options) *stream.Meter {
 const maxLog = 1 << 18
 
 func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *observer {
-	o := &observer{p: p, id: id, route: route, begun: stamp.Now()}
+	o := &observer{p: p, id: id, route: route, begun: stamp.Now(), dialect: dialect, action: Observe}
 	o.upstream.Store(&upstream)
 	options := p.options
 	options.Dialect = dialect
@@ -118,7 +123,7 @@ func (o *observer) sentAt(at stamp.Instant) {
 // ever a label value when it is on the list of served models.
 func (o *observer) learn(body []byte) {
 	var name string
-	o.guard(func() { name, _, _, _ = wire.RequestFacts(body) })
+	o.guard(func() { name, _, o.usage, _ = wire.RequestFacts(body) })
 	if len(name) > maxName {
 		name = name[:maxName]
 	}
@@ -164,6 +169,9 @@ func (o *observer) observe(p []byte, at stamp.Instant, src stamp.Source) {
 	}()
 	o.meter.Stamps(src)
 	sig := o.meter.Observe(p, at)
+	if o.cut != nil {
+		o.cut.Follow(p)
+	}
 	if sig&stream.SigLoop != 0 {
 		o.loops.Store(true)
 	}
@@ -251,12 +259,16 @@ func (s *step) close(m *metrics.Model) {
 }
 
 // finish ends the record, books what is only known at the end, and returns the
-// record's end.
+// record's end. Only its first call does.
 func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) string {
+	if o.ended != "" {
+		return o.ended
+	}
 	o.facts.Wait()
 	m := o.model.Load()
 	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Dec()
 	end := string(stream.Failed)
+	defer func() { o.ended = end }()
 	if o.blind.Load() {
 		return end
 	}
@@ -310,7 +322,11 @@ func (o *observer) book(m *metrics.Model, rec *stream.Record) {
 	}
 	set.Coalesced.Add(rec.CoalescedEvents)
 	for _, l := range rec.Loops {
-		set.Loop(m, l.Verdict, l.Channel, "observe")
+		action := Observe
+		if l.Acts() {
+			action = o.action
+		}
+		set.Loop(m, l.Verdict, l.Channel, string(action))
 	}
 	if why := o.meter.Blind(); why != "" {
 		set.Blind(why)

@@ -34,6 +34,7 @@ type Proxy struct {
 	backends []*backend
 	turn     atomic.Uint64
 	watcher  *stamp.Watcher
+	rules    atomic.Pointer[rules]
 	options  stream.Options // of the meters, but for the dialect
 	meters   meterPool
 	ring     *ring
@@ -75,6 +76,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 	p.faults = log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second})
 	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, EventLog: true, MaxLog: maxLog}
 	p.ring = newRing(p.runID, cfg.Records, cfg.RecordBytes)
+	p.rules.Store(&rules{cfg.Policies, cfg.InjectUsage})
 	p.metrics.SetModels(cfg.Models)
 	for _, raw := range cfg.Upstreams {
 		u, err := parseUpstream(raw)

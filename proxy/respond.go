@@ -43,6 +43,7 @@ func (x *exchange) respond(ctx *fasthttp.RequestCtx, client *clientConn) {
 	t := &tap{x: x}
 	if r.ContentLength < 0 {
 		t.header = out
+		x.police(t, out)
 	}
 	// Without this the header would wait for the body's first bytes, and a
 	// short body with a length for its last.
@@ -135,6 +136,7 @@ func (x *exchange) respondUntilClose(ctx *fasthttp.RequestCtx, client *clientCon
 	client.hijack(ctx, func(net.Conn) {
 		defer x.p.hijacked.Done()
 		t := &tap{x: x}
+		x.police(t, nil)
 		_, err := client.Write(head)
 		if err == nil {
 			_, err = client.ReadFrom(t)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"runtime"
@@ -26,6 +27,11 @@ type tap struct {
 	src   stamp.Source  // who took it
 	err   error         // of the upstream's body, once it ended
 	whole bool          // it ended as its framing says: err is io.EOF
+
+	tag     bool         // the trailer about loops is announced
+	retired bool         // the stream was cut; tail is what follows
+	tail    bytes.Reader // the end that is ours
+	spare   []byte       // read behind the event at whose end the cut may be
 }
 
 // Read returns the upstream's bytes as soon as they are in.
@@ -34,13 +40,21 @@ func (t *tap) Read(p []byte) (int, error) {
 	if t.err != nil {
 		return 0, t.err
 	}
+	if t.x.obs != nil && t.x.obs.cut != nil {
+		return t.cutRead(p)
+	}
 	n, err := t.x.resp.Read(p)
-	if n > 0 {
+	return t.took(p[:n], err)
+}
+
+// took notes what a read of the upstream gave.
+func (t *tap) took(p []byte, err error) (int, error) {
+	if len(p) > 0 {
 		t.at, t.src = t.x.resp.At()
 		if t.x.obs != nil {
 			// A copy, since the buffer may be another stream's by the time
 			// of the close.
-			t.held = append(t.held[:0], p[:n]...)
+			t.held = append(t.held[:0], p...)
 		}
 	}
 	if err != nil {
@@ -50,9 +64,12 @@ func (t *tap) Read(p []byte) (int, error) {
 			if t.header != nil {
 				t.x.copyTrailers(t.header)
 			}
+			if t.tag {
+				t.tagEnd()
+			}
 		}
 	}
-	return n, err
+	return len(p), err
 }
 
 // settle observes what has been written.
@@ -78,7 +95,9 @@ func (t *tap) CloseWithError(error) error {
 		// The client did not take the last bytes, but the engine made them.
 		t.x.obs.observe(t.held, t.at, t.src)
 	}
-	if t.whole {
+	if t.retired {
+		t.x.end(stream.Cause{Kind: stream.Retired})
+	} else if t.whole {
 		t.x.end(stream.Cause{Kind: stream.EOF})
 	} else {
 		t.x.end(t.x.cause(t.err))

@@ -92,6 +92,15 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 			errs = append(errs, err)
 		}
 	}
+	for _, s := range c.Policies {
+		policy, err := proxy.ParsePolicy(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--policy: %w", err))
+			continue
+		}
+		cfg.Policies = append(cfg.Policies, policy)
+	}
+	cfg.InjectUsage = c.InjectUsage
 	secret(c.AdminTokenFile, &cfg.AdminToken)
 	secret(c.ModelsKeyFile, &cfg.ModelsKey)
 	cfg.UpstreamTLS, err = program.ClientTLS(c.CA, "", "", c.Insecure)
