@@ -20,6 +20,9 @@
 //  5. [Book.Matrix] makes the numbers: rate = Σ tokens / Σ time, total = rate ×
 //     the time's mean of the number decoding (cell.go).
 //
+// [Recent] is its companion for what happens now: tokens a second, and the
+// distributions of the last minutes, told by the same watcher (recent.go).
+//
 // Booking waits for the end because only then it is known how many tokens each
 // event had, how long the prompt was, whether the stream looped from where, and
 // whether it failed. It costs nothing while tokens are on their way.

@@ -58,6 +58,12 @@ func (p *Proxy) newAdmin() *fasthttp.Server {
 				got := sha256.Sum256(ctx.Request.Header.Peek("Authorization"))
 				if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 					ctx.Response.Header.Set("WWW-Authenticate", "Bearer")
+					if path == "/" && (ctx.IsGet() || ctx.IsHead()) {
+						// A browser cannot send the token when it opens a
+						// page: this one asks for it, and holds no number.
+						livePage.serve(ctx, fasthttp.StatusUnauthorized)
+						return
+					}
 					say(ctx, fasthttp.StatusUnauthorized, "unauthorized\n")
 					return
 				}
@@ -75,6 +81,12 @@ func (p *Proxy) newAdmin() *fasthttp.Server {
 
 func (p *Proxy) serveAdmin(ctx *fasthttp.RequestCtx, path string) {
 	switch path {
+	case "/":
+		livePage.serve(ctx, fasthttp.StatusOK)
+	case "/live":
+		p.serveLive(ctx)
+	case "/matrix":
+		p.serveMatrix(ctx)
 	case "/healthz":
 		say(ctx, fasthttp.StatusOK, "ok\n")
 	case "/readyz":

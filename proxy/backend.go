@@ -24,6 +24,8 @@ type backend struct {
 	open     atomic.Int64 // requests, observed or not
 	failures atomic.Int64 // in a row: no connection, or no answer
 	until    atomic.Int64 // stamp.Instant until which it is left alone
+
+	served atomic.Pointer[[]ServedModel] // nil until it was asked
 }
 
 func newBackend(b base, cfg *Config) *backend {

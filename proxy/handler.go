@@ -103,6 +103,9 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 		x.received, _ = client.Stamp()
 	}
 	if x.obs != nil {
+		if x.body != nil {
+			x.obs.watch.bytes = x.body.read
+		}
 		x.obs.answered(x.resp, x.received)
 	}
 	x.leaveUnread(ctx)

@@ -24,7 +24,7 @@ func (p *Proxy) refreshModels(ctx context.Context) {
 	for {
 		wait := p.cfg.ModelsEvery
 		for _, b := range p.backends {
-			names, err := p.listModels(ctx, b)
+			models, err := p.listModels(ctx, b)
 			if ctx.Err() != nil {
 				return
 			}
@@ -35,7 +35,12 @@ func (p *Proxy) refreshModels(ctx context.Context) {
 				wait = min(wait, retryModels)
 				continue
 			}
+			names := make([]string, 0, len(models))
+			for _, m := range models {
+				names = append(names, m.ID)
+			}
 			served[b] = names
+			b.served.Store(&models)
 		}
 		p.metrics.SetModels(mergeModels(p.cfg.Models, served))
 		select {
@@ -55,25 +60,27 @@ func mergeModels(fixed []string, served map[*backend][]string) []string {
 	return append(append([]string(nil), fixed...), dynamic...)
 }
 
+// ServedModel is what an upstream says of a model. Engines name themselves in
+// owned_by.
+type ServedModel struct {
+	ID          string `json:"id"`
+	OwnedBy     string `json:"owned_by"`
+	MaxModelLen int    `json:"max_model_len"` // 0: not told
+}
+
 // parseModels reads the answer of GET /v1/models.
-func parseModels(r io.Reader) ([]string, error) {
+func parseModels(r io.Reader) ([]ServedModel, error) {
 	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
+		Data []ServedModel `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(r, maxModelList)).Decode(&list); err != nil {
 		return nil, fmt.Errorf("models: %w", err)
 	}
-	names := make([]string, 0, len(list.Data))
-	for _, m := range list.Data {
-		names = append(names, m.ID)
-	}
-	return names, nil
+	return list.Data, nil
 }
 
-// listModels asks one upstream for the names it serves.
-func (p *Proxy) listModels(ctx context.Context, b *backend) ([]string, error) {
+// listModels asks one upstream for the models it serves.
+func (p *Proxy) listModels(ctx context.Context, b *backend) ([]ServedModel, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	req := upstream.Request{Target: []byte(b.prefix + "/v1/models")}

@@ -37,6 +37,7 @@ type observer struct {
 	foldedAt stamp.Instant // of the read at the last fold
 	counted  int           // tokens in the metrics
 	steps    []step        // by choice, as the log counts them
+	watch    watch         // for the live page
 
 	dialect wire.Dialect
 	action  Action         // what is done, or was, about a loop
@@ -87,7 +88,7 @@ func (mp *meterPool) get(o stream.Options) *stream.Meter {
 const maxLog = 1 << 18
 
 func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *observer {
-	o := &observer{p: p, id: id, route: route, begun: stamp.Now(), dialect: dialect, action: Observe}
+	o := &observer{p: p, id: id, route: route, begun: stamp.Now(), dialect: dialect, action: Observe, watch: watch{live: p.live}}
 	o.upstream.Store(&upstream)
 	options := p.options
 	options.Dialect = dialect
@@ -123,7 +124,11 @@ func (o *observer) sentAt(at stamp.Instant) {
 // ever a label value when it is on the list of served models.
 func (o *observer) learn(body []byte) {
 	var name string
-	o.guard(func() { name, _, o.usage, _ = wire.RequestFacts(body) })
+	o.guard(func() {
+		var streams, ok bool
+		name, streams, o.usage, ok = wire.RequestFacts(body)
+		o.watch.learn(streams, ok)
+	})
 	if len(name) > maxName {
 		name = name[:maxName]
 	}
@@ -202,6 +207,7 @@ func (o *observer) fold() {
 		if o.received != 0 {
 			m.TTFTClient.Update(log[0].At.Sub(o.received).Seconds())
 		}
+		o.watch.ttft(log[0].At, d)
 	}
 	known := o.settled
 	for i := o.folded; i < len(log); i++ {
@@ -209,7 +215,11 @@ func (o *observer) fold() {
 		if e.Flags&stream.SameEvent != 0 {
 			continue
 		}
+		o.watch.event(e.At)
 		s := o.step(e.Choice)
+		if s.seen == 0 {
+			o.watch.first(*o.upstream.Load(), e.At)
+		}
 		if s.seen != 0 && s.seen != e.At {
 			m.EventGap.Update(e.At.Sub(s.seen).Seconds())
 		}
@@ -222,6 +232,7 @@ func (o *observer) fold() {
 	}
 	o.folded = len(log)
 	o.settle(m, log[:known])
+	o.watch.flush()
 }
 
 func (o *observer) step(choice uint16) *step {
@@ -239,10 +250,11 @@ func (o *observer) settle(m *metrics.Model, log []stream.Event) {
 			continue
 		}
 		m.Tokens(wire.Channel(e.Channel)).Add(int(e.Tokens))
+		o.watch.tokens(e.At, int(e.Tokens))
 		o.counted += int(e.Tokens)
 		s := o.step(e.Choice)
 		if s.at != e.At {
-			s.close(m)
+			s.close(m, &o.watch)
 			s.before, s.at, s.tokens = s.at, e.At, 0
 		}
 		s.tokens += int(e.Tokens)
@@ -252,8 +264,9 @@ func (o *observer) settle(m *metrics.Model, log []stream.Event) {
 }
 
 // close counts the step's time between tokens, if there is a step before it.
-func (s *step) close(m *metrics.Model) {
+func (s *step) close(m *metrics.Model, w *watch) {
 	if s.before != 0 && s.tokens > 0 {
+		w.gap(s.at, s.at.Sub(s.before), s.tokens)
 		m.InterToken.ObserveN(s.at.Sub(s.before).Seconds()/float64(s.tokens), s.tokens)
 	}
 }
@@ -269,6 +282,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Dec()
 	end := string(stream.Failed)
 	defer func() { o.ended = end }()
+	defer o.watch.drop(at) // of a stream that is blind, or becomes it here
 	if o.blind.Load() {
 		return end
 	}
@@ -282,6 +296,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 		if rec.Model == "" {
 			rec.Model = o.modelName
 		}
+		o.watch.end(rec, o.meter.Log(), o.sent, m.Name)
 		log := rec.EventLog
 		rec.EventLog = nil
 		o.p.keep(rec, log)
@@ -340,7 +355,7 @@ func (o *observer) bookTokens(m *metrics.Model, total int) {
 	log := o.meter.Log()
 	o.settle(m, log)
 	for i := range o.steps {
-		o.steps[i].close(m)
+		o.steps[i].close(m, &o.watch)
 	}
 	if rest := total - o.counted; rest > 0 && len(log) > 0 {
 		// Counted by the engine, but in no event of the log.

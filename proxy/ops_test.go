@@ -116,8 +116,11 @@ func TestAdminToken(t *testing.T) {
 		{"/records", "t0ken", 401},
 		{"/metrics", "Bearer t0ken", 200},
 		{"/nothing", "Bearer t0ken", 404},
-		{"/", "Bearer t0ken", 404},
-		{"/matrix", "Bearer t0ken", 404},
+		{"/", "", 401}, // the page that asks for the token; see TestLivePageAsksForTheToken
+		{"/", "Bearer t0ken", 200},
+		{"/live", "", 401},
+		{"/matrix", "", 401},
+		{"/matrix", "Bearer t0ken", 200},
 		{"/healthz", "", 200}, // a probe carries no token, and learns nothing
 		{"/readyz", "", 200},
 	} {

@@ -40,6 +40,7 @@ type Proxy struct {
 	ring     *ring
 	file     *recordFile // nil without one
 	access   *accessLog  // nil without one
+	live     *live
 	data     *fasthttp.Server
 	admin    *fasthttp.Server
 	addr     atomic.Pointer[string] // of the data port
@@ -71,7 +72,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 	}
 	p := &Proxy{
 		cfg: cfg, log: log, metrics: metrics.New(cfg.Version), runID: hex.EncodeToString(run[:]),
-		open: map[*exchange]struct{}{}, empty: make(chan struct{}),
+		open: map[*exchange]struct{}{}, empty: make(chan struct{}), live: newLive(),
 	}
 	p.faults = log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second})
 	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, EventLog: true, MaxLog: maxLog}
@@ -295,6 +296,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 
 	p.stop()
 	p.background.Wait()
+	close(p.live.done)
 	adminErr := p.admin.ShutdownWithContext(ctx)
 	for _, ln := range p.listeners {
 		_ = ln.Close() // of a Serve that had only begun
