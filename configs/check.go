@@ -59,6 +59,12 @@ func (c *Proxy) check(l Loaded) Mistakes {
 	if c.Insecure && c.CA != "" {
 		bad = append(bad, errors.New("--insecure checks no certificate, so --ca would be ignored: give one of them"))
 	}
+	if (c.Cert == "") != (c.TLSKey == "") {
+		bad = append(bad, errors.New("--cert and --key belong together"))
+	}
+	if (c.ListenCert == "") != (c.ListenKey == "") {
+		bad = append(bad, errors.New("--listen-cert and --listen-key belong together"))
+	}
 	if l.read("listen", "admin") && c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0") {
 		bad = append(bad, fmt.Errorf("--listen and --admin are both %s: nothing of ours is served on the data port", c.Listen))
 	}

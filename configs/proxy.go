@@ -13,7 +13,11 @@ type Proxy struct {
 	Listen         string   `key:"listen"`
 	Admin          string   `key:"admin"` // "off": none
 	AdminTokenFile string   `key:"admin-token-file"`
+	ListenCert     string   `key:"listen-cert"`
+	ListenKey      string   `key:"listen-key"`
 	CA             string   `key:"ca"`
+	Cert           string   `key:"cert"`
+	TLSKey         string   `key:"key"`
 	Insecure       bool     `key:"insecure"`
 
 	MaxBody    int64 `key:"max-body"`
@@ -72,7 +76,11 @@ func ProxyKeys() Keys {
 		{Name: "listen", Type: Address, Default: ":9000", Help: "address of the data port"},
 		{Name: "admin", Type: Address, Default: "127.0.0.1:9464", Zero: "off", Help: "address of the admin port: metrics, records, health; off for none"},
 		{Name: "admin-token-file", Type: File, Shown: "no token", Help: "file that holds the bearer token the admin port asks for"},
+		{Name: "listen-cert", Type: File, Shown: "no TLS", Help: "certificate of the data port, PEM, the chain behind it"},
+		{Name: "listen-key", Type: File, Help: "its private key, PEM"},
 		{Name: "ca", Type: File, Shown: "the system's", Help: "certificates of the authorities to trust for https upstreams, PEM"},
+		{Name: "cert", Type: File, Shown: "none", Help: "certificate to show to https upstreams, PEM"},
+		{Name: "key", Type: File, Help: "its private key, PEM"},
 		{Name: "insecure", Type: Bool, Default: "false", Help: "do not check the upstreams' certificates"},
 	}
 	sizes := []Key{

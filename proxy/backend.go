@@ -19,7 +19,8 @@ const (
 // backend is one upstream.
 type backend struct {
 	base
-	client *upstream.Client
+	client   *upstream.Client
+	settings atomic.Pointer[tls.Config] // of https upstreams
 
 	open     atomic.Int64 // requests, observed or not
 	failures atomic.Int64 // in a row: no connection, or no answer
@@ -43,13 +44,19 @@ func newBackend(b base, cfg *Config) *backend {
 		MaxIdle:    cfg.UpstreamIdle,
 		MaxConns:   cfg.MaxConns,
 	}
+	be := &backend{base: b, client: c}
 	if b.tls {
-		c.Dialer.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		if cfg.UpstreamTLS != nil {
-			c.Dialer.TLS = cfg.UpstreamTLS.Clone()
-		}
+		be.settings.Store(upstreamTLS(cfg.UpstreamTLS))
+		c.Dialer.TLSNow = be.settings.Load
 	}
-	return &backend{base: b, client: c}
+	return be
+}
+
+func upstreamTLS(cfg *tls.Config) *tls.Config {
+	if cfg == nil {
+		return &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return cfg.Clone()
 }
 
 func (b *backend) up(now stamp.Instant) bool { return stamp.Instant(b.until.Load()) <= now }

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"sync"
@@ -17,6 +19,8 @@ type listener struct {
 	net.Listener
 	user       bool
 	writeLimit time.Duration
+	tls        func() *tls.Config // returns nil where there is none
+	handshake  time.Duration      // its limit
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -26,17 +30,40 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	sc := stamp.Wrap(c, l.user)
 	sc.SetWriteLimit(l.writeLimit)
-	return &clientConn{Conn: sc}, nil
+	cc := &clientConn{Conn: sc}
+	if settings := l.tls(); settings != nil {
+		sc.ServeTLS(settings)
+		cc.shaking = l.handshake
+	}
+	return cc, nil
 }
 
 // clientConn is a client's connection.
 type clientConn struct {
 	*stamp.Conn
+	// shaking is the limit of the TLS handshake while that is to come, else 0.
+	// The first Read does it, in the connection's own goroutine.
+	shaking time.Duration
 	// unread: the client was answered before it had sent its whole body.
 	unread atomic.Bool
 	// hijacked is what ends the exchange that is taking the connection out of
 	// the server's loop, until its handler runs.
 	hijacked atomic.Pointer[func()]
+}
+
+// Read is net.Conn's. A client that connects and does not get through its
+// handshake in time is let go.
+func (c *clientConn) Read(p []byte) (int, error) {
+	if c.shaking > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), c.shaking)
+		err := c.Handshake(ctx)
+		cancel()
+		if err != nil {
+			return 0, err
+		}
+		c.shaking = 0
+	}
+	return c.Conn.Read(p)
 }
 
 // hijack takes the connection out of the server's loop: run gets it, through the

@@ -21,6 +21,8 @@ type Config struct {
 	// http or https, without a query or credentials. A "/v1" at the end is
 	// dropped, another path is put before each request's path.
 	Upstreams []string
+	// TLS, if set, is spoken on the data port. HTTP/2 is not offered.
+	TLS *tls.Config
 	// UpstreamTLS is used for https upstreams. Nil: the system's roots.
 	UpstreamTLS *tls.Config
 
@@ -38,6 +40,8 @@ type Config struct {
 
 	// ConnectTimeout bounds dialling and the TLS handshake. Zero: 10 s.
 	ConnectTimeout time.Duration
+	// HandshakeTimeout bounds a client's TLS handshake. Zero or less: 10 s.
+	HandshakeTimeout time.Duration
 	// HeaderWait bounds the time from the request to the response's header.
 	// Zero: no limit, since a prefill can take many minutes.
 	HeaderWait time.Duration
@@ -130,6 +134,9 @@ func (c Config) withDefaults() Config {
 	def(&c.BufferBody, 4<<20)
 	def(&c.MaxHeader, 64<<10)
 	def(&c.ConnectTimeout, 10*time.Second)
+	if c.HandshakeTimeout <= 0 {
+		c.HandshakeTimeout = 10 * time.Second
+	}
 	def(&c.BodyIdle, 30*time.Minute)
 	def(&c.ClientWrite, time.Minute)
 	def(&c.ClientRead, time.Minute)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ type Proxy struct {
 	turn     atomic.Uint64
 	watcher  *stamp.Watcher
 	rules    atomic.Pointer[rules]
-	options  stream.Options // of the meters, but for the dialect
+	tls      atomic.Pointer[tls.Config] // of the data port; nil without
+	options  stream.Options             // of the meters, but for the dialect
 	meters   meterPool
 	ring     *ring
 	file     *recordFile // nil without one
@@ -78,6 +80,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, EventLog: true, MaxLog: maxLog}
 	p.ring = newRing(p.runID, cfg.Records, cfg.RecordBytes)
 	p.rules.Store(&rules{cfg.Policies, cfg.InjectUsage})
+	p.tls.Store(cfg.TLS)
 	p.metrics.SetModels(cfg.Models)
 	for _, raw := range cfg.Upstreams {
 		u, err := parseUpstream(raw)
@@ -149,7 +152,8 @@ func (p *Proxy) Serve(ln net.Listener) error {
 	}
 	addr := ln.Addr().String()
 	p.addr.Store(&addr)
-	err := p.data.Serve(&listener{Listener: ln, user: p.cfg.UserStamps, writeLimit: p.cfg.ClientWrite})
+	err := p.data.Serve(&listener{Listener: ln, user: p.cfg.UserStamps, writeLimit: p.cfg.ClientWrite,
+		tls: p.tls.Load, handshake: p.cfg.HandshakeTimeout})
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"slices"
 	"time"
 )
 
@@ -18,6 +17,9 @@ type Dialer struct {
 	// TLS, if not nil, is handshaken before DialContext returns. Its
 	// ServerName defaults to the host of the address. HTTP/2 is never offered.
 	TLS *tls.Config
+	// TLSNow, if not nil, takes TLS's place: it is asked at each dial, so that
+	// certificates can change.
+	TLSNow func() *tls.Config
 	// User asks for user stamps.
 	User bool
 	// Dial replaces the network, for tests; nil is net.Dialer: dual stack,
@@ -46,10 +48,14 @@ func (d *Dialer) DialContext(ctx context.Context, addr string) (*Conn, error) {
 		return nil, err
 	}
 	c := Wrap(conn, d.User)
-	if d.TLS == nil {
+	settings := d.TLS
+	if d.TLSNow != nil {
+		settings = d.TLSNow()
+	}
+	if settings == nil {
 		return c, nil
 	}
-	t := tls.Client(c.sock, d.tlsConfig(addr))
+	t := tls.Client(c.sock, clientTLS(settings, addr))
 	if err := t.HandshakeContext(ctx); err != nil {
 		_ = c.Abort()
 		return nil, err
@@ -58,18 +64,14 @@ func (d *Dialer) DialContext(ctx context.Context, addr string) (*Conn, error) {
 	return c, nil
 }
 
-func (d *Dialer) tlsConfig(addr string) *tls.Config {
-	cfg := d.TLS.Clone()
+func clientTLS(settings *tls.Config, addr string) *tls.Config {
+	cfg := settings.Clone()
 	if cfg.ServerName == "" {
 		if host, _, err := net.SplitHostPort(addr); err == nil {
 			cfg.ServerName = host
 		}
 	}
-	cfg.NextProtos = slices.DeleteFunc(slices.Clone(cfg.NextProtos), func(p string) bool { return p == "h2" })
-	if len(cfg.NextProtos) == 0 {
-		cfg.NextProtos = []string{"http/1.1"}
-	}
-	return cfg
+	return withoutH2(cfg)
 }
 
 // Listener accepts stamped connections.

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -40,7 +43,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			if listen.accessLog {
 				cfg.AccessLog = stderr
 			}
-			return serve(cmd.Context(), cfg, listen, log)
+			again := func(p *proxy.Proxy) { reload(p, cmd.Flags(), listen.loaded, log) }
+			return serve(cmd.Context(), cfg, listen, log, again)
 		},
 	}
 	configs.Register(root.Flags(), configs.ProxyKeys())
@@ -103,14 +107,20 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 	cfg.InjectUsage = c.InjectUsage
 	secret(c.AdminTokenFile, &cfg.AdminToken)
 	secret(c.ModelsKeyFile, &cfg.ModelsKey)
-	cfg.UpstreamTLS, err = program.ClientTLS(c.CA, "", "", c.Insecure)
+	cfg.UpstreamTLS, err = program.ClientTLS(c.CA, c.Cert, c.TLSKey, c.Insecure)
+	errs = append(errs, err)
+	cfg.TLS, err = serverTLS(c.ListenCert, c.ListenKey)
 	errs = append(errs, err, cfg.Validate())
 	d := doors{c.Listen, c.Admin, c.LogLevel, c.LogFormat, c.AccessLog, loaded.Warnings, loaded}
 	return cfg, d, errors.Join(errs...)
 }
 
-// serve runs the proxy until ctx is done, then drains it.
-func serve(ctx context.Context, cfg proxy.Config, d doors, log zerolog.Logger) error {
+// serve runs the proxy until ctx is done, then drains it. reload is called at
+// SIGHUP.
+func serve(ctx context.Context, cfg proxy.Config, d doors, log zerolog.Logger, reload func(*proxy.Proxy)) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	p, err := proxy.New(cfg, log)
 	if err != nil {
 		return program.Usage(err)
@@ -134,12 +144,18 @@ func serve(ctx context.Context, cfg proxy.Config, d doors, log zerolog.Logger) e
 	log.Info().Str("listen", data.Addr().String()).Strs("upstreams", cfg.Upstreams).Msg("forwarding")
 
 	var errs []error
-	select {
-	case <-ctx.Done():
-		log.Info().Dur("drain", cfg.Drain).Msg("draining")
-	case err := <-done:
-		running--
-		errs = append(errs, err)
+	for open := true; open; {
+		select {
+		case <-hup:
+			reload(p)
+			continue
+		case <-ctx.Done():
+			log.Info().Dur("drain", cfg.Drain).Msg("draining")
+		case err := <-done:
+			running--
+			errs = append(errs, err)
+		}
+		open = false
 	}
 	errs = append(errs, p.Shutdown(context.WithoutCancel(ctx)))
 	for range running {
