@@ -53,6 +53,7 @@ type Proxy struct {
 	openMu    sync.Mutex
 	open      map[*exchange]struct{}
 	draining  bool
+	cut       int           // requests that the end of the drain cut
 	listeners []net.Listener
 	empty     chan struct{} // closed when draining and nothing is open
 	hijacked  sync.WaitGroup
@@ -250,6 +251,13 @@ func (p *Proxy) keep(rec *stream.Record, log [][3]int64) {
 // newID names a request that brought no X-Request-Id, for its record only.
 func (p *Proxy) newID() string { return p.runID + "-" + strconv.FormatUint(p.ids.Add(1), 10) }
 
+// Cut returns how many requests a Shutdown that is over had to cut.
+func (p *Proxy) Cut() int {
+	p.openMu.Lock()
+	defer p.openMu.Unlock()
+	return p.cut
+}
+
 // Shutdown ends the proxy: /readyz says no, no request is accepted any more, and
 // open ones go on for the drain period, or until ctx ends. What is open then is
 // cut: clients see a broken body, never a clean end. It returns when all is
@@ -278,12 +286,12 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	case <-drain.C:
 	case <-ctx.Done():
 	}
-	cut := 0
 	p.openMu.Lock()
 	for x := range p.open {
 		x.cancel(errDrained)
-		cut++
 	}
+	cut := len(p.open)
+	p.cut = cut
 	p.openMu.Unlock()
 	if cut > 0 {
 		p.log.Warn().Int("requests", cut).Msg("the drain period is over, open requests are cut")

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/streamgauge/streamgauge/cmd/internal/child"
 	"github.com/streamgauge/streamgauge/matrix"
 )
 
@@ -25,10 +26,10 @@ func small(url string, more ...string) []string {
 }
 
 // inWindow waits until the child's first cell has streamed for a while.
-func (c *child) inWindow(f *front, more int) {
-	c.t.Helper()
-	c.says("concurrency 1 …")
-	f.streamed(c.t, 60+more)
+func inWindow(t *testing.T, c *child.Child, f *front, more int) {
+	t.Helper()
+	c.Says("concurrency 1 …")
+	f.streamed(t, 60+more)
 }
 
 // TestSignalsSaveAndReport: at whatever instant of a cell a run is told to stop,
@@ -41,10 +42,10 @@ func TestSignalsSaveAndReport(t *testing.T) {
 		t.Run(fmt.Sprintf("%v after %d pieces", s, more), func(t *testing.T) {
 			dir := t.TempDir()
 			c := spawn(t, dir, small(f.URL)...)
-			c.inWindow(f, more)
-			c.signal(s)
+			inWindow(t, c, f, more)
+			c.Signal(s)
 			told := time.Now()
-			c.wantCode(130)
+			c.WantCode(130)
 			if d := time.Since(told); d > 5*time.Second {
 				t.Errorf("it took %v to stop, 5 s are promised", d)
 			}
@@ -52,7 +53,7 @@ func TestSignalsSaveAndReport(t *testing.T) {
 			if run.End == nil || run.End.Outcome != "interrupted" || len(run.Cells) != 2 || run.Cells[1].Status != matrix.Interrupted {
 				t.Errorf("footer %+v, %d cells; want the prefill row, the interrupted cell and the footer", run.End, len(run.Cells))
 			}
-			if out := c.stdout.String(); !strings.Contains(out, "All measurements") || !strings.Contains(out, "Interrupted") {
+			if out := c.Stdout.String(); !strings.Contains(out, "All measurements") || !strings.Contains(out, "Interrupted") {
 				t.Errorf("no report on stdout:\n%s", out)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "out", "report.md")); err != nil {
@@ -74,9 +75,9 @@ func TestStopBeforeTheFirstCell(t *testing.T) {
 	dir := t.TempDir()
 	c := spawn(t, dir, small(srv.URL)...)
 	<-asked // the probe hangs
-	c.signal(os.Interrupt)
-	c.wantCode(130)
-	if got := c.complaints(); len(got) != 1 {
+	c.Signal(os.Interrupt)
+	c.WantCode(130)
+	if got := c.Complaints("loadgen"); len(got) != 1 {
 		t.Errorf("%q, want one sentence", got)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
@@ -86,12 +87,12 @@ func TestStopBeforeTheFirstCell(t *testing.T) {
 
 // TestSecondSignalLeavesAtOnce uses a run that never ends by itself.
 func TestSecondSignalLeavesAtOnce(t *testing.T) {
-	c := start(t, exec.CommandContext(t.Context(), os.Args[0]), t.TempDir(), "stuck")
-	c.says("begun")
-	c.signal(os.Interrupt)
-	c.says("press Ctrl-C again to leave at once")
-	c.signal(os.Interrupt)
-	c.wantCode(130)
+	c := child.Start(t, exec.CommandContext(t.Context(), os.Args[0]), t.TempDir(), "stuck")
+	c.Says("begun")
+	c.Signal(os.Interrupt)
+	c.Says("press Ctrl-C again to leave at once")
+	c.Signal(os.Interrupt)
+	c.WantCode(130)
 }
 
 // TestServerDies: the engine is killed inside a cell.
@@ -99,23 +100,23 @@ func TestServerDies(t *testing.T) {
 	engine, url := engineOf(t)
 	dir := t.TempDir()
 	c := spawn(t, dir, small(url)...)
-	c.says("concurrency 1 …")
+	c.Says("concurrency 1 …")
 	<-time.After(2 * time.Second) // any instant of the minute that the cell takes
-	engine.signal(syscall.SIGKILL)
-	engine.code()
-	c.wantCode(1)
-	if got := c.complaints(); len(got) != 1 || !strings.Contains(got[0], strings.TrimPrefix(url, "http://")) {
+	engine.Signal(syscall.SIGKILL)
+	engine.Code()
+	c.WantCode(1)
+	if got := c.Complaints("loadgen"); len(got) != 1 || !strings.Contains(got[0], strings.TrimPrefix(url, "http://")) {
 		t.Errorf("%q, want one sentence about the server", got)
 	}
-	if !strings.Contains(c.stderr.String(), "to go on: loadgen --resume out/run.ndjson") {
-		t.Errorf("stderr does not show the way on:\n%s", c.stderr.String())
+	if !strings.Contains(c.Stderr.String(), "to go on: loadgen --resume out/run.ndjson") {
+		t.Errorf("stderr does not show the way on:\n%s", c.Stderr.String())
 	}
 	run := runIn(t, filepath.Join(dir, "out"))
 	if run.End == nil || !slices.ContainsFunc(run.Cells, func(c matrix.Cell) bool { return c.Status == matrix.Failed }) {
 		t.Errorf("footer %+v and no failed cell in the file", run.End)
 	}
-	if !strings.Contains(c.stdout.String(), "Notes") {
-		t.Errorf("no report on stdout:\n%s", c.stdout.String())
+	if !strings.Contains(c.Stdout.String(), "Notes") {
+		t.Errorf("no report on stdout:\n%s", c.Stdout.String())
 	}
 }
 
@@ -130,17 +131,17 @@ func TestFullDisk(t *testing.T) {
 	_, url := engineOf(t)
 	args := strings.Join(small(url, "--concurrency", "1,24", "--duration", "1s", "--kv-rule", "off"), " ")
 	script := fmt.Sprintf("mount -t tmpfs -o size=16k none '%s' && cd '%s' && '%s' %s; code=$?; cp -r out '%s'; exit $code", dir, dir, os.Args[0], args, saved)
-	c := start(t, exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-c", script), dir, "loadgen")
-	c.wantCode(1)
-	if got := c.complaints(); len(got) != 1 || !strings.Contains(got[0], "no space left on device") {
+	c := child.Start(t, exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-c", script), dir, "loadgen")
+	c.WantCode(1)
+	if got := c.Complaints("loadgen"); len(got) != 1 || !strings.Contains(got[0], "no space left on device") {
 		t.Errorf("%q, want one sentence about the disk", got)
 	}
 	run := runIn(t, saved)
 	if len(run.Cells) != 2 || len(run.Records) == 0 {
 		t.Errorf("%d cells and %d records in the file, want the two that fitted", len(run.Cells), len(run.Records))
 	}
-	if !strings.Contains(c.stdout.String(), "its file has no end line") {
-		t.Errorf("the report does not say that the file was cut off:\n%s", c.stdout.String())
+	if !strings.Contains(c.Stdout.String(), "its file has no end line") {
+		t.Errorf("the report does not say that the file was cut off:\n%s", c.Stdout.String())
 	}
 	if reports, err := filepath.Glob(filepath.Join(saved, "report.*")); err != nil || slices.ContainsFunc(reports, isEmpty) {
 		t.Errorf("half reports were left behind: %v %v", reports, err)
@@ -156,7 +157,7 @@ func TestMaxTimeEndsTheRun(t *testing.T) {
 	_, url := engineOf(t)
 	dir := t.TempDir()
 	c := spawn(t, dir, small(url, "--max-time", "2s")...)
-	c.wantCode(130)
+	c.WantCode(130)
 	run := runIn(t, filepath.Join(dir, "out"))
 	if run.End == nil || !strings.Contains(run.End.Message, "--max-time") {
 		t.Errorf("footer %+v, want that the time was over", run.End)
@@ -176,10 +177,10 @@ func TestReaderLeavesEarly(t *testing.T) {
 			dir := t.TempDir()
 			// The shell's own end is the reader's; the program's goes to a file.
 			script := fmt.Sprintf("{ "+strings.Replace(tc.pipe, " |", "; echo $? >code; } |", 1), os.Args[0], strings.Join(args, " "))
-			c := start(t, exec.CommandContext(t.Context(), "sh", "-c", script), dir, "loadgen")
-			c.wantCode(0)
-			if n := strings.Count(c.stdout.String(), "\n"); n != 1 {
-				t.Errorf("%d lines came through head -1: %q", n, c.stdout.String())
+			c := child.Start(t, exec.CommandContext(t.Context(), "sh", "-c", script), dir, "loadgen")
+			c.WantCode(0)
+			if n := strings.Count(c.Stdout.String(), "\n"); n != 1 {
+				t.Errorf("%d lines came through head -1: %q", n, c.Stdout.String())
 			}
 			if code, err := os.ReadFile(filepath.Join(dir, "code")); err != nil || string(code) != "0\n" {
 				t.Errorf("the program's exit code is %q (%v), want 0", code, err)
@@ -214,8 +215,8 @@ func TestOut(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := spawn(t, dir, small(url, "--out", tc.out)...)
-			c.wantCode(2)
-			if got := c.complaints(); len(got) != 2 || !strings.Contains(got[0], tc.want) {
+			c.WantCode(2)
+			if got := c.Complaints("loadgen"); len(got) != 2 || !strings.Contains(got[0], tc.want) {
 				t.Errorf("%q, want %q and the hint at --help", got, tc.want)
 			}
 		})
@@ -230,13 +231,13 @@ func TestDryRunSendsNothing(t *testing.T) {
 	f := frontOf(t)
 	dir := t.TempDir()
 	c := spawn(t, dir, small(f.URL, "--concurrency", "1..256", "--dry-run")...)
-	c.wantCode(0)
+	c.WantCode(0)
 	for _, r := range f.requests() {
 		if !strings.HasPrefix(r, "GET ") && r != "POST /tokenize" { // which counts, and generates nothing
 			t.Errorf("a dry run sent %s", r)
 		}
 	}
-	out := c.stdout.String()
+	out := c.Stdout.String()
 	for _, want := range []string{
 		"decode       256 × 1 ", "run, about 1m2s: 1·(256 + 4096) = 4352 tokens fits the KV capacity of 262144",
 		"decode       256 × 64", "over capacity (kv_capacity): 64·(256 + 4096) = 278528 tokens is over the KV capacity of 262144",
@@ -257,9 +258,9 @@ func TestResumeGoesOn(t *testing.T) {
 	f := frontOf(t)
 	dir := t.TempDir()
 	c := spawn(t, dir, small(f.URL, "--seed", "7", "--max-failed", "5%", "--temperature", "0.5", "--note", "gpu=x")...)
-	c.inWindow(f, 0)
-	c.signal(os.Interrupt)
-	c.wantCode(130)
+	inWindow(t, c, f, 0)
+	c.Signal(os.Interrupt)
+	c.WantCode(130)
 
 	path := filepath.Join(dir, "out", runFileName)
 	whole, err := os.ReadFile(path)
@@ -271,8 +272,8 @@ func TestResumeGoesOn(t *testing.T) {
 	}
 	resume := []string{"--resume", "out/run.ndjson"}
 	c = spawn(t, dir, append(resume, "--duration", "5s", "--temperature", "0.7")...)
-	c.wantCode(1)
-	if got := c.complaints(); len(got) != 1 || !strings.Contains(got[0], "duration: the file has 60 s, this run 5 s; temperature: the file has 0.5, this run 0.7") {
+	c.WantCode(1)
+	if got := c.Complaints("loadgen"); len(got) != 1 || !strings.Contains(got[0], "duration: the file has 60 s, this run 5 s; temperature: the file has 0.5, this run 0.7") {
 		t.Errorf("%q, want one sentence that names both", got)
 	}
 	if p, err := os.ReadFile(path); err != nil || len(p) != len(whole)+len(`{"type":"rec`) {
@@ -280,15 +281,15 @@ func TestResumeGoesOn(t *testing.T) {
 	}
 
 	c = spawn(t, dir, append(resume, "--dry-run")...)
-	c.wantCode(0)
-	if out := c.stdout.String(); !strings.Contains(out, "in the file: valid") || !strings.Contains(out, "3 of 4 steps would run, at least 2m") {
+	c.WantCode(0)
+	if out := c.Stdout.String(); !strings.Contains(out, "in the file: valid") || !strings.Contains(out, "3 of 4 steps would run, at least 2m") {
 		t.Errorf("the plan does not show what is there:\n%s", out)
 	}
 
 	c = spawn(t, dir, append(resume, "--max-time", "4s")...)
-	c.says("its last line was cut off")
-	c.says("going on in out/run.ndjson: it has 1 of 4 steps")
-	c.wantCode(130)
+	c.Says("its last line was cut off")
+	c.Says("going on in out/run.ndjson: it has 1 of 4 steps")
+	c.WantCode(130)
 	run := runIn(t, filepath.Join(dir, "out"))
 	if run.Header.Config.Seed != 7 || run.Header.Notes["gpu"] != "x" || len(run.Cells) != 2 {
 		t.Errorf("%d cells under %+v", len(run.Cells), run.Header.Config)

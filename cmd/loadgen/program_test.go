@@ -16,15 +16,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/streamgauge/streamgauge/cmd/internal/board"
+	"github.com/streamgauge/streamgauge/cmd/internal/child"
 	"github.com/streamgauge/streamgauge/loadgen"
 )
 
-// playAs makes the test binary another program than the tests: "loadgen", for
-// tests of signals, pipes and terminals, or "stuck", a run that never ends.
-const playAs = "LOADGEN_TEST_PLAYS"
-
+// TestMain also plays "loadgen", and "stuck", a run that never ends.
 func TestMain(m *testing.M) {
-	switch os.Getenv(playAs) {
+	switch os.Getenv(child.Role) {
 	case "loadgen":
 		main()
 	case "stuck":

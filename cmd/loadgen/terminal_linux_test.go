@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/streamgauge/streamgauge/cmd/internal/child"
 )
 
 // terminal is a pseudo terminal with a program in its foreground.
@@ -54,7 +56,7 @@ func onTerminal(t *testing.T, role, dir string, env []string, args ...string) *t
 	x.cmd.Dir = dir
 	// This name keeps the library from asking the terminal for its colours,
 	// which ours would not answer.
-	x.cmd.Env = append(append(childEnv(role), "TERM=tmux-256color"), env...)
+	x.cmd.Env = append(append(child.Env(role), "TERM=tmux-256color"), env...)
 	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = x.slave, x.slave, x.slave
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := x.cmd.Start(); err != nil {
@@ -98,7 +100,7 @@ func (x *terminal) text() string {
 // shows waits until text was written to the terminal.
 func (x *terminal) shows(text string) {
 	x.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(child.Patience)
 	for !strings.Contains(x.text(), text) {
 		select {
 		case <-x.more:
@@ -147,7 +149,7 @@ const (
 // as it was; it returns what was written after the live screen.
 func (x *terminal) ends(code int) string {
 	x.t.Helper()
-	timer := time.AfterFunc(patience, func() { _ = x.cmd.Process.Kill() })
+	timer := time.AfterFunc(child.Patience, func() { _ = x.cmd.Process.Kill() })
 	_ = x.cmd.Wait() // an exit code is no surprise
 	timer.Stop()
 	if got := x.cmd.ProcessState.ExitCode(); got != code {

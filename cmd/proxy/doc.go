@@ -11,5 +11,5 @@
 //
 // Exit codes: 0 stopped after a drain in which every stream ended; 1 it could
 // not run, or streams had to be cut at the end of the drain; 2 usage or
-// configuration.
+// configuration; 130 a second signal ended the drain.
 package main

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -22,6 +23,10 @@ import (
 // run is the program: main calls it, and tests do. It ends when ctx is done and
 // the streams have drained.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return program.Execute(ctx, newRoot(stdout, stderr), args, strings.NewReader(""), stdout, stderr)
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "proxy --upstream URL",
 		Short:   "transparent, measuring reverse proxy for inference servers",
@@ -54,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	configs.Register(check.Flags(), configs.ProxyKeys())
 	root.AddCommand(check)
-	return program.Execute(ctx, root, args, strings.NewReader(""), stdout, stderr)
+	return root
 }
 
 // doors are the settings that belong to the program, not to the proxy itself.
@@ -62,6 +67,7 @@ type doors struct {
 	data, admin         string // admin "off": none
 	logLevel, logFormat string
 	accessLog           bool
+	drain               time.Duration
 	warnings            []string
 	loaded              configs.Loaded
 }
@@ -111,8 +117,22 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 	errs = append(errs, err)
 	cfg.TLS, err = serverTLS(c.ListenCert, c.ListenKey)
 	errs = append(errs, err, cfg.Validate())
-	d := doors{c.Listen, c.Admin, c.LogLevel, c.LogFormat, c.AccessLog, loaded.Warnings, loaded}
+	if c.AdminTokenFile == "" && public(c.Admin) {
+		errs = append(errs, fmt.Errorf("--admin: %s can be reached from other hosts: give --admin-token-file, or listen on 127.0.0.1", c.Admin))
+	}
+	d := doors{c.Listen, c.Admin, c.LogLevel, c.LogFormat, c.AccessLog, c.Drain, loaded.Warnings, loaded}
 	return cfg, d, errors.Join(errs...)
+}
+
+// public reports whether an address is other hosts' to reach. A name is not looked
+// up: what it turns out to be is judged when the port is open.
+func public(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && !ip.IsLoopback()
 }
 
 // serve runs the proxy until ctx is done, then drains it. reload is called at
@@ -150,7 +170,7 @@ func serve(ctx context.Context, cfg proxy.Config, d doors, log zerolog.Logger, r
 			reload(p)
 			continue
 		case <-ctx.Done():
-			log.Info().Dur("drain", cfg.Drain).Msg("draining")
+			log.Info().Stringer("drain", d.drain).Msg("draining, another signal ends it at once")
 		case err := <-done:
 			running--
 			errs = append(errs, err)
@@ -160,6 +180,9 @@ func serve(ctx context.Context, cfg proxy.Config, d doors, log zerolog.Logger, r
 	errs = append(errs, p.Shutdown(context.WithoutCancel(ctx)))
 	for range running {
 		errs = append(errs, <-done)
+	}
+	if n := p.Cut(); n > 0 {
+		errs = append(errs, fmt.Errorf("requests that were open after --drain %v, and cut: %d", d.drain, n))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return &program.Exit{Code: program.Failed, Err: err}
