@@ -109,7 +109,7 @@ func (st *stage) once(t *testing.T, info engine.Info) []stream.Record {
 					t.Errorf("%q: %v", k.prompt, err)
 					return
 				}
-				if rec.Finish != k.finish {
+				if string(rec.Finish) != k.finish {
 					t.Errorf("%q ended with %q, want %q", k.prompt, rec.Finish, k.finish)
 				}
 				mu.Lock()

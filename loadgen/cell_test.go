@@ -200,7 +200,7 @@ func TestR23(t *testing.T) {
 			t.Errorf("the slot came back after %v, want the 2s of Retry-After", d)
 		}
 		for _, rec := range r.file().Records {
-			if rec.Status == 429 && (rec.End != stream.Failed || rec.Reason != "http_status" || !strings.Contains(rec.Error, "slow down, please")) {
+			if rec.Status == 429 && (rec.End != stream.Failed || rec.Reason != "http_status" || !strings.Contains(string(rec.Error), "slow down, please")) {
 				t.Errorf("429: %s (%s) %q, want failed (http_status) with the message", rec.End, rec.Reason, rec.Error)
 			}
 		}

@@ -216,7 +216,7 @@ func (n *lane) finish(sent stamp.Instant, cause stream.Cause) outcome {
 	if out.rec.EndNS.OK {
 		out.end = out.sent.Add(time.Duration(out.rec.EndNS.V))
 	}
-	out.rec.Error = n.r.redact.String(out.rec.Error)
+	out.rec.Error = stream.Word(n.r.redact.String(string(out.rec.Error)))
 	if out.rec.Model == "" {
 		out.rec.Model = n.r.info.Model
 	}

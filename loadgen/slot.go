@@ -165,5 +165,5 @@ func loopEvidence(rec *stream.Record) string {
 		}
 		return s
 	}
-	return rec.Reason
+	return string(rec.Reason)
 }

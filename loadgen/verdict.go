@@ -26,7 +26,7 @@ func (v *verdict) err() error {
 }
 
 // why is what there is to say of a failed stream, the server's own words first.
-func (o *outcome) why() string { return cmp.Or(o.said, o.rec.Error, o.rec.Reason) }
+func (o *outcome) why() string { return cmp.Or(o.said, string(o.rec.Error), string(o.rec.Reason)) }
 
 // busy reports whether the server asks to come again later.
 func (o *outcome) busy() bool {

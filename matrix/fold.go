@@ -219,7 +219,7 @@ func (s *sums) outcome(r *stream.Record, in DecodeInput) {
 	case stream.Failed, stream.Truncated:
 		s.failed++
 		if s.failure == "" {
-			s.failure = firstOf(r.Error, r.Reason, string(r.End))
+			s.failure = firstOf(string(r.Error), string(r.Reason), string(r.End))
 		}
 	case stream.Completed:
 		if at := r.SentNS.V + r.EndNS.V; r.EndNS.OK && at >= open && at < end {

@@ -29,7 +29,7 @@ func FoldPrefill(context int, records []stream.Record) Cell {
 		c.Stamps = mixed(c.Stamps, r.Stamps)
 		if r.End == stream.Failed || r.End == stream.Truncated || !r.TTFTNS.OK || r.TTFTNS.V <= 0 {
 			failed++
-			failure = firstOf(failure, r.Error, r.Reason, "its first token is not later than its request")
+			failure = firstOf(failure, string(r.Error), string(r.Reason), "its first token is not later than its request")
 			continue
 		}
 		if !r.PromptTokens.OK {

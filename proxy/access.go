@@ -88,7 +88,7 @@ func (a *accessLog) line(x *exchange, end string, now stamp.Instant) {
 			e.Str("model", m.Name)
 		}
 		if rec := o.record; rec != nil {
-			e.Str("reason", rec.Reason).Int("tokens", rec.Tokens)
+			e.Str("reason", string(rec.Reason)).Int("tokens", rec.Tokens)
 			if rec.TTFTNS.OK {
 				e.Float64("ttft_ms", ms(time.Duration(rec.TTFTNS.V)))
 			}

@@ -37,7 +37,7 @@ func msOf(v stream.Null[int64]) float64 {
 
 func outcomeOf(r stream.Record) outcome {
 	o := outcome{ttfe: msOf(r.TTFENS), ttft: msOf(r.TTFTNS), ttfv: msOf(r.TTFVNS), tbt: -1,
-		n: r.Tokens, from: r.TokensFrom, end: r.End, reason: r.Reason, coalesced: r.CoalescedEvents,
+		n: r.Tokens, from: r.TokensFrom, end: r.End, reason: string(r.Reason), coalesced: r.CoalescedEvents,
 		malformed: r.Malformed, flags: strings.Join(r.Flags, " ")}
 	if r.TBTNS.OK {
 		// Two digits, as the cases are written.
@@ -362,7 +362,7 @@ func TestR23(t *testing.T) {
 					t.Error("the engine's answer is marked as ours")
 				}
 				r := w.record()
-				if r.End != stream.Failed || r.Reason != "http_status" || r.Status != c.sc.Status {
+				if r.End != stream.Failed || r.Reason != "http_status" || int(r.Status) != c.sc.Status {
 					t.Errorf("record: got %s(%s) %d, want failed(http_status) %d", r.End, r.Reason, r.Status, c.sc.Status)
 				}
 			})

@@ -196,7 +196,7 @@ func TestUpstreamDies(t *testing.T) {
 					if bytes.Contains(a.raw, []byte("[DONE]")) {
 						t.Error("a marker was invented")
 					}
-					if r := w.record(); r.End != end.as || r.Reason != end.reason {
+					if r := w.record(); r.End != end.as || string(r.Reason) != end.reason {
 						t.Errorf("record: got %s(%s), want %s(%s)", r.End, r.Reason, end.as, end.reason)
 					}
 				})
@@ -254,7 +254,7 @@ func TestFaults(t *testing.T) {
 			if want := `"code":"` + c.reason + `"`; !strings.HasPrefix(string(a.body), `{"error":{"message":`) || !strings.Contains(string(a.body), want) {
 				t.Errorf("body %q: want OpenAI's error shape with %s", a.body, want)
 			}
-			if r := w.record(); r.End != c.end || r.Reason != c.cause {
+			if r := w.record(); r.End != c.end || string(r.Reason) != c.cause {
 				t.Errorf("record: got %s(%s), want %s(%s)", r.End, r.Reason, c.end, c.cause)
 			}
 			if got := w.metric(`streamgauge_no_first_token_total{model="m",reason="` + c.cause + `"}`); got != "1" {

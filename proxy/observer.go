@@ -35,9 +35,12 @@ type observer struct {
 	folded   int           // entries of the meter's log whose gaps are in the metrics
 	settled  int           // those whose tokens are
 	foldedAt stamp.Instant // of the read at the last fold
-	counted  int           // tokens in the metrics
-	steps    []step        // by choice, as the log counts them
-	watch    watch         // for the live page
+	// foldedEvents is the number of generated events then: a log that is full
+	// stands still, and would be asked for with every event.
+	foldedEvents int
+	counted      int    // tokens in the metrics
+	steps        []step // by choice, as the log counts them
+	watch        watch  // for the live page
 
 	dialect wire.Dialect
 	action  Action         // what is done, or was, about a loop
@@ -186,8 +189,8 @@ func (o *observer) observe(p []byte, at stamp.Instant, src stamp.Source) {
 	n := o.meter.GeneratedEvents()
 	o.latest.Store(int64(at))
 	o.events.Store(int64(n))
-	if sig&stream.SigFirstToken != 0 || n-o.folded >= foldBatch+o.folded/foldShare || at.Sub(o.foldedAt) >= foldEvery {
-		o.foldedAt = at
+	if sig&stream.SigFirstToken != 0 || n-o.foldedEvents >= foldBatch+n/foldShare || at.Sub(o.foldedAt) >= foldEvery {
+		o.foldedAt, o.foldedEvents = at, n
 		o.fold()
 	}
 }
@@ -326,7 +329,7 @@ func (o *observer) book(m *metrics.Model, rec *stream.Record) {
 		m.Rate.Update(1e9 / rec.TBTNS.V)
 	}
 	if rec.GeneratedEvents == 0 {
-		reason := rec.Reason
+		reason := string(rec.Reason)
 		if reason == "" {
 			reason = string(rec.End)
 		}

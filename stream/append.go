@@ -23,7 +23,7 @@ func (r *Record) Append(dst []byte) []byte {
 	l.str("phase", string(r.Phase))
 	l.str("model", r.Model)
 	l.str("dialect", r.Dialect)
-	l.int("status", int64(r.Status))
+	l.status(r.Status)
 	l.null64("sent_ns", r.SentNS)
 	l.null64("sent_mono_ns", r.SentMonoNS)
 	l.null64("sent_real_ns", r.SentRealNS)
@@ -51,10 +51,10 @@ func (r *Record) Append(dst []byte) []byte {
 	l.int("coalesced_events", int64(r.CoalescedEvents))
 	l.gaps(&r.Gaps)
 	l.window(r.Window)
-	l.str("finish", r.Finish)
+	l.word("finish", r.Finish)
 	l.str("end", string(r.End))
-	l.str("reason", r.Reason)
-	l.str("error", r.Error)
+	l.word("reason", r.Reason)
+	l.word("error", r.Error)
 	l.str("stamps", r.Stamps)
 	l.int("retries", int64(r.Retries))
 	l.int("malformed", int64(r.Malformed))
@@ -130,6 +130,27 @@ func (l *line) key(k string) {
 func (l *line) str(k, v string) {
 	l.key(k)
 	l.b = appendString(l.b, v)
+}
+
+func (l *line) word(k string, v Word) {
+	if v != "" {
+		l.str(k, string(v))
+		return
+	}
+	l.null(k)
+}
+
+func (l *line) status(v Code) {
+	if v != 0 {
+		l.int("status", int64(v))
+		return
+	}
+	l.null("status")
+}
+
+func (l *line) null(k string) {
+	l.key(k)
+	l.b = append(l.b, "null"...)
 }
 
 func (l *line) int(k string, v int64) {

@@ -143,7 +143,7 @@ func TestCaptures(t *testing.T) {
 			replay(t, m, v.file, 200)
 			r := m.Finish(Cause{Kind: v.cause}, m.lastRead)
 			check(t, r, v.want)
-			if r.Finish != v.finish {
+			if string(r.Finish) != v.finish {
 				t.Errorf("finish %q, want %q", r.Finish, v.finish)
 			}
 		})

@@ -188,7 +188,7 @@ func TestR5(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			r := measure(append(tokens[:2:2], write{130, v.bytes}), Cause{Kind: EOF})
 			check(t, r, failed)
-			if r.Error != v.text {
+			if string(r.Error) != v.text {
 				t.Errorf("error = %q, want %q", r.Error, v.text)
 			}
 			if msOf(r.EndNS) != 130 {

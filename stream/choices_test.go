@@ -106,7 +106,7 @@ func TestR28(t *testing.T) {
 		{340, tool(`{"index":0,"function":{"arguments":"\"Berlin\"}"}}`)},
 		{341, fin("tool_calls") + u(10, 9) + done},
 	}, Cause{Kind: EOF}), figures{
-		ttfe: 50, ttft: 300, ttfv: 300, last: 340, tbt: 40.0 / 8, n: 9, from: FromUsageFinal,
+		ttfe: 50, ttft: 300, ttfv: 320, last: 340, tbt: 40.0 / 8, n: 9, from: FromUsageFinal,
 		generated: 3, gaps: 2, minGap: 20, maxGap: 20, end: Completed,
 	})
 }

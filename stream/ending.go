@@ -40,14 +40,14 @@ const (
 // judge says how the stream ended and why. What the server said comes before
 // what our side did: a stream whose end marker was seen is over, whether the
 // reader then met EOF, a reset or an impatient client.
-func (m *Meter) judge(c Cause) (End, string) {
+func (m *Meter) judge(c Cause) (End, Word) {
 	switch {
 	case m.status != 0 && (m.status < 200 || m.status > 299):
 		return Failed, reasonHTTPStatus
 	case m.failed || m.aborted && c.Kind != Cancel && c.Kind != Gone && c.Kind != Retired:
 		return Failed, reasonInBand
 	case c.Kind == Retired:
-		return Looped, m.actingVerdict()
+		return Looped, Word(m.actingVerdict())
 	case m.engineLoop:
 		return Looped, "engine"
 	}
@@ -71,7 +71,7 @@ func (m *Meter) judge(c Cause) (End, string) {
 	case Drained:
 		return Failed, reasonDrain
 	case Cancel:
-		return Cancelled, c.Reason
+		return Cancelled, Word(c.Reason)
 	case Gone:
 		return ClientGone, ""
 	}

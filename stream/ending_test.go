@@ -41,7 +41,7 @@ func TestEndings(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			r := measure([]write{{100, v.bytes}}, v.cause)
-			if r.End != v.end || r.Reason != v.reason {
+			if r.End != v.end || string(r.Reason) != v.reason {
 				t.Errorf("end %s, reason %q; want %s, %q", r.End, r.Reason, v.end, v.reason)
 			}
 		})
@@ -69,7 +69,7 @@ func TestHTTPStatus(t *testing.T) {
 			m.Headers(v.status, ms(1))
 			m.Observe([]byte(v.body), ms(2))
 			r := m.Finish(Cause{Kind: EOF}, ms(3))
-			if r.End != Failed || r.Reason != "http_status" || r.Error != v.want {
+			if r.End != Failed || r.Reason != "http_status" || string(r.Error) != v.want {
 				t.Errorf("%s(%s): %q; want failed(http_status): %q", r.End, r.Reason, r.Error, v.want)
 			}
 		})
@@ -105,7 +105,7 @@ func TestErrorIsRedactedBeforeItIsCut(t *testing.T) {
 		m.Sent(origin)
 		m.Headers(502, ms(1))
 		m.Observe([]byte(strings.Repeat("x", pad)+" http://me:hunter2hunter2@10.0.0.1/v1"), ms(2))
-		if r := m.Finish(Cause{Kind: EOF}, ms(3)); strings.Contains(r.Error, "hunter") || len(r.Error) > maxErrorText {
+		if r := m.Finish(Cause{Kind: EOF}, ms(3)); strings.Contains(string(r.Error), "hunter") || len(r.Error) > maxErrorText {
 			t.Errorf("behind %d bytes: %q", pad, r.Error)
 		}
 	}
@@ -133,7 +133,7 @@ func TestWordsAreBounded(t *testing.T) {
 
 func TestErrorIsOneShortLine(t *testing.T) {
 	r := measure([]write{{100, ev(`{"error":{"message":"` + strings.Repeat(`漢\n`, 500) + `"}}`)}}, Cause{Kind: EOF})
-	if len(r.Error) > maxErrorText+3 || strings.ContainsAny(r.Error, "\n\ufffd") {
+	if len(r.Error) > maxErrorText+3 || strings.ContainsAny(string(r.Error), "\n\ufffd") {
 		t.Errorf("error of %d bytes: %q", len(r.Error), r.Error)
 	}
 }

@@ -52,7 +52,7 @@ func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
 	}
 	r := &Record{
 		Type: "record", V: Version,
-		Model: string(m.model), Dialect: m.o.Dialect.String(), Status: m.status,
+		Model: string(m.model), Dialect: m.o.Dialect.String(), Status: Code(m.status),
 		HeadersNS: m.since(m.headers), TTFENS: m.since(m.firstEvent), TTFTNS: m.since(m.firstToken),
 		TTFVNS: m.since(m.visible), LastTokenNS: m.since(m.lastToken), EndNS: m.since(m.end),
 		RequestReceivedNS: m.since(m.received),
@@ -75,10 +75,10 @@ func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
 		r.CachedTokens = count(m.nativeCached)
 	}
 	if pos := m.choicePos(0); pos >= 0 {
-		r.Finish = string(m.choices[pos].finish)
+		r.Finish = Word(m.choices[pos].finish)
 	}
 	r.End, r.Reason = m.judge(c)
-	r.Error = m.errorText(c, r)
+	r.Error = Word(m.errorText(c, r))
 	r.Flags = m.flags(r)
 	if m.o.EventLog {
 		r.EventLog = m.eventLog()

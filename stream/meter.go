@@ -296,8 +296,8 @@ func (m *Meter) texts(c *wire.Choice, pos int, at stamp.Instant) (sig Signal) {
 		p := &c.Parts[i]
 		if p.Channel == wire.Reasoning {
 			m.reasoned = true
-		} else if m.visible == 0 {
-			m.visible = at
+		} else if m.visible == 0 && !p.Name {
+			m.visible = at // the name of a function is no output yet, its arguments are
 		}
 		if entry >= 0 {
 			switch {

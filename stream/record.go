@@ -34,6 +34,28 @@ func (n *Null[T]) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &n.V)
 }
 
+// Word is a text that a stream may lack; the empty one is null in JSON.
+type Word string
+
+// MarshalJSON writes the text, or null.
+func (w Word) MarshalJSON() ([]byte, error) {
+	if w == "" {
+		return []byte("null"), nil
+	}
+	return appendString(nil, string(w)), nil
+}
+
+// Code is the HTTP status of a response; 0, no response, is null in JSON.
+type Code int
+
+// MarshalJSON writes the status, or null.
+func (s Code) MarshalJSON() ([]byte, error) {
+	if s == 0 {
+		return []byte("null"), nil
+	}
+	return json.Marshal(int(s))
+}
+
 // Phase is what a stream was run for; of a stream that lives through several
 // it is the one at its start.
 type Phase string
@@ -78,15 +100,15 @@ type Record struct {
 	Type string `json:"type"` // "record"
 	V    int    `json:"v"`    // 1
 
-	ID          string `json:"id"` // X-Request-Id
-	Context     int    `json:"context"`
-	Concurrency int    `json:"concurrency"`
-	Slot        int    `json:"slot"`
-	Seq         int    `json:"seq"` // of the slot, 0 first
-	Phase       Phase  `json:"phase"`
-	Model       string `json:"model"`
-	Dialect     string `json:"dialect"`
-	Status      int    `json:"status"` // HTTP, 0: no response
+	ID          string     `json:"id"` // X-Request-Id
+	Context     int        `json:"context"`
+	Concurrency int        `json:"concurrency"`
+	Slot        int        `json:"slot"`
+	Seq         int        `json:"seq"` // of the slot, 0 first
+	Phase       Phase      `json:"phase"`
+	Model       string     `json:"model"`
+	Dialect     string     `json:"dialect"`
+	Status      Code `json:"status"` // HTTP, null: no response
 
 	SentNS            Null[int64] `json:"sent_ns"`      // since the header line
 	SentMonoNS        Null[int64] `json:"sent_mono_ns"` // CLOCK_MONOTONIC
@@ -114,10 +136,10 @@ type Record struct {
 	Gaps            Gaps    `json:"gaps"`
 	Window          *Window `json:"window"` // null outside a cell
 
-	Finish string `json:"finish"` // finish_reason of choice 0, "" when none came
-	End    End    `json:"end"`
-	Reason string `json:"reason"` // machine-readable cause of failed, cancelled, loop
-	Error  string `json:"error"`  // a sentence; secrets removed
+	Finish Word `json:"finish"` // finish_reason of choice 0, "" when none came
+	End    End  `json:"end"`
+	Reason Word `json:"reason"` // machine-readable cause of failed, cancelled, loop
+	Error  Word `json:"error"`  // a sentence; secrets removed
 
 	Stamps    string   `json:"stamps"` // kernel or user
 	Retries   int      `json:"retries"`

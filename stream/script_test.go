@@ -103,7 +103,7 @@ func figuresOf(r *Record) figures {
 		ttfe: msOf(r.TTFENS), ttft: msOf(r.TTFTNS), ttfv: msOf(r.TTFVNS), last: msOf(r.LastTokenNS), tbt: null,
 		n: r.Tokens, from: r.TokensFrom, generated: r.GeneratedEvents, coalesced: r.CoalescedEvents,
 		gaps: r.Gaps.N, minGap: msOf(r.Gaps.MinNS), maxGap: msOf(r.Gaps.MaxNS),
-		end: r.End, reason: r.Reason, flags: strings.Join(r.Flags, " "),
+		end: r.End, reason: string(r.Reason), flags: strings.Join(r.Flags, " "),
 	}
 	if r.TBTNS.OK {
 		f.tbt = r.TBTNS.V / 1e6
