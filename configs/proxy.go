@@ -34,6 +34,8 @@ type Proxy struct {
 	KeepaliveIdle  time.Duration `key:"keepalive-idle"`
 	Drain          time.Duration `key:"drain"`
 	HalfClose      string        `key:"half-close"`
+	HealthPath     string        `key:"health-path"`
+	HealthEvery    time.Duration `key:"health-every"`
 
 	Models        []string      `key:"model"`
 	ModelsEvery   time.Duration `key:"models-every"`
@@ -99,6 +101,8 @@ func ProxyKeys() Keys {
 		{Name: "keepalive-idle", Type: Duration, Default: "2s", Help: "how long an unused upstream connection is kept; stay below the server's own limit (uvicorn: 5s)"},
 		{Name: "drain", Type: Duration, Default: "30s", Zero: "off", Help: "how long open streams may go on after the signal to stop"},
 		{Name: "half-close", Type: Choice, Default: "gone", Choices: []string{"gone", "stay"}, Help: "what a client is that closes only its sending side"},
+		{Name: "health-path", Type: Text, Shown: "none asked", Help: "path that is asked at an upstream that was set aside, until it answers 2xx, as /health of vLLM and llama.cpp; not one that costs tokens, as SGLang's /health does"},
+		{Name: "health-every", Type: Duration, Default: "2s", Help: "how often it is asked"},
 	}
 	labels := []Key{
 		{Name: "model", Type: Names, Help: "name that may be a label value besides those the upstreams list; repeatable"},

@@ -61,6 +61,7 @@ const (
 	estimated
 	blind
 	upstreamConns
+	upstreamUp
 	upstreamRetries
 	clientGone
 	recordsDropped
@@ -108,6 +109,8 @@ var families = [familyCount]family{
 		"Responses that were forwarded but could not be read."},
 	upstreamConns: {"streamgauge_upstream_connections", gauge, []string{"upstream", "state"}, nil,
 		"Connections to the upstream, by state: in_use, idle."},
+	upstreamUp: {"streamgauge_upstream_up", gauge, []string{"upstream"}, nil,
+		"1 while the upstream is asked, 0 while it is set aside since it did not answer."},
 	upstreamRetries: {"streamgauge_upstream_retries_total", counter, []string{"reason"}, nil,
 		"Requests sent a second time, on a fresh connection, since the pooled one was closed by the upstream."},
 	clientGone: {"streamgauge_client_gone_total", counter, []string{"phase"}, nil,

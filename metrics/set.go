@@ -239,6 +239,11 @@ func (s *Set) UpstreamConnections(upstream, state string, read func() float64) {
 	s.fams[upstreamConns].GetOrCreateGauge(s.name(upstreamConns, upstream, state), read)
 }
 
+// UpstreamUp makes read the source of the gauge of an upstream's health.
+func (s *Set) UpstreamUp(upstream string, read func() float64) {
+	s.fams[upstreamUp].GetOrCreateGauge(s.name(upstreamUp, upstream), read)
+}
+
 // WritePrometheus writes all metrics in the text format 0.0.4. Families without
 // a series are left out.
 func (s *Set) WritePrometheus(w io.Writer) {

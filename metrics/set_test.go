@@ -42,6 +42,7 @@ func filled(t *testing.T) *Set {
 	s.ClientGone("prefill")
 	s.UpstreamRetry("stale")
 	s.UpstreamConnections("h:1", "idle", func() float64 { return 2 })
+	s.UpstreamUp("h:1", func() float64 { return 1 })
 	return s
 }
 

@@ -2,15 +2,19 @@ package proxy
 
 import (
 	"crypto/tls"
+	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/upstream"
 )
 
-// An upstream that fails ejectAfter times in a row is left alone for
-// ejectFor, then tried again by the next request.
+// An upstream that fails ejectAfter times in a row is set aside. It is taken back
+// when it says that it is well (health.go); without a path to ask at, after
+// ejectFor, when the next request tries it.
 const (
 	ejectAfter = 3
 	ejectFor   = 5 * time.Second
@@ -24,12 +28,17 @@ type backend struct {
 
 	open     atomic.Int64 // requests, observed or not
 	failures atomic.Int64 // in a row: no connection, or no answer
-	until    atomic.Int64 // stamp.Instant until which it is left alone
+	until    atomic.Int64 // stamp.Instant until which it is set aside, or forEver
+	probed   bool         // it is asked for its health
+	log      zerolog.Logger
 
 	served atomic.Pointer[[]ServedModel] // nil until it was asked
 }
 
-func newBackend(b base, cfg *Config) *backend {
+// forEver is the until of an upstream that a probe will take back.
+const forEver = math.MaxInt64
+
+func newBackend(b base, cfg *Config, log zerolog.Logger) *backend {
 	c := &upstream.Client{
 		Addr: b.addr,
 		Host: b.host,
@@ -44,7 +53,7 @@ func newBackend(b base, cfg *Config) *backend {
 		MaxIdle:    cfg.UpstreamIdle,
 		MaxConns:   cfg.MaxConns,
 	}
-	be := &backend{base: b, client: c}
+	be := &backend{base: b, client: c, probed: cfg.HealthPath != "", log: log}
 	if b.tls {
 		be.settings.Store(upstreamTLS(cfg.UpstreamTLS))
 		c.Dialer.TLSNow = be.settings.Load
@@ -69,17 +78,30 @@ func (b *backend) state(now stamp.Instant) UpstreamState {
 
 // failed notes that the upstream could not be reached or did not answer.
 func (b *backend) failed() {
-	if b.failures.Add(1) >= ejectAfter {
-		b.until.Store(int64(stamp.Now().Add(ejectFor)))
+	n := b.failures.Add(1)
+	if n < ejectAfter {
+		return
+	}
+	until := int64(forEver)
+	if !b.probed {
+		until = int64(stamp.Now().Add(ejectFor))
+	}
+	if b.until.Swap(until) == 0 {
+		b.log.Warn().Str("upstream", b.name).Int64("failures", n).Msg("upstream set aside")
 	}
 }
+
+// ejected reports whether a probe should ask.
+func (b *backend) ejected() bool { return b.until.Load() != 0 }
 
 // answered notes a response, whatever its status: a 503 is the engine's own
 // word, and clients know what to do with it.
 func (b *backend) answered() {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
-		b.until.Store(0)
+		if b.until.Swap(0) != 0 {
+			b.log.Info().Str("upstream", b.name).Msg("upstream taken back")
+		}
 	}
 }
 

@@ -72,6 +72,13 @@ type Config struct {
 	// UserStamps switches the kernel's receive stamps off.
 	UserStamps bool
 
+	// HealthPath, if set, is asked by GET every HealthEvery (zero: 2 s) at an
+	// upstream that is set aside, until it answers with a 2xx. Without it such
+	// an upstream is tried again after 5 s. It must not be a path whose answer
+	// costs tokens, as SGLang's /health does.
+	HealthPath  string
+	HealthEvery time.Duration
+
 	// Models are names that may be label values besides those that the
 	// upstreams list. The list is read from GET /v1/models every ModelsEvery;
 	// zero: 60 s, negative: never.
@@ -145,6 +152,7 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxConns, 16384)
 	def(&c.Drain, 30*time.Second)
 	def(&c.ModelsEvery, time.Minute)
+	def(&c.HealthEvery, 2*time.Second)
 	def(&c.Records, 16384)
 	def(&c.RecordBytes, 64<<20)
 	def(&c.RecordFileSize, 256<<20)
@@ -192,6 +200,12 @@ func (c Config) Validate() error {
 		}
 	}
 	errs = append(errs, (&rules{c.Policies, c.InjectUsage}).validate(!c.NoDetect))
+	if c.HealthPath != "" && (c.HealthPath[0] != '/' || strings.ContainsFunc(c.HealthPath, func(r rune) bool { return r <= ' ' || r == 0x7f })) {
+		errs = append(errs, fmt.Errorf("health path %q is not a path such as /health", c.HealthPath))
+	}
+	if c.HealthEvery < 0 {
+		errs = append(errs, fmt.Errorf("health every %v is negative", c.HealthEvery))
+	}
 	if c.AccessShare < 0 || c.AccessShare > 1 {
 		errs = append(errs, fmt.Errorf("access share %g is not between 0 and 1", c.AccessShare))
 	}

@@ -88,8 +88,14 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 		if err != nil {
 			return nil, err
 		}
-		b := newBackend(u, &cfg)
+		b := newBackend(u, &cfg, log)
 		p.backends = append(p.backends, b)
+		p.metrics.UpstreamUp(b.name, func() float64 {
+			if b.up(stamp.Now()) {
+				return 1
+			}
+			return 0
+		})
 		p.metrics.UpstreamConnections(b.name, "in_use", func() float64 { s := b.client.Stats(); return float64(s.Open - s.Idle) })
 		p.metrics.UpstreamConnections(b.name, "idle", func() float64 { return float64(b.client.Stats().Idle) })
 	}
@@ -111,6 +117,11 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 	p.admin = p.newAdmin()
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
+	if cfg.HealthPath != "" {
+		for _, b := range p.backends {
+			p.background.Go(func() { p.watchHealth(ctx, b) })
+		}
+	}
 	if cfg.ModelsEvery > 0 {
 		p.background.Go(func() { p.refreshModels(ctx) })
 	}
