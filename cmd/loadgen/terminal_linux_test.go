@@ -54,9 +54,7 @@ func onTerminal(t *testing.T, role, dir string, env []string, args ...string) *t
 	x.before = x.mode()
 	x.cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
 	x.cmd.Dir = dir
-	// This name keeps the library from asking the terminal for its colours,
-	// which ours would not answer.
-	x.cmd.Env = append(append(child.Env(role), "TERM=tmux-256color"), env...)
+	x.cmd.Env = append(append(child.Env(role), "TERM=xterm-256color"), env...)
 	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = x.slave, x.slave, x.slave
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := x.cmd.Start(); err != nil {
@@ -223,6 +221,24 @@ func TestSecondStopLeavesTheScreen(t *testing.T) {
 			tc.stop(x)
 			x.ends(130)
 		})
+	}
+}
+
+// TestTerminalIsNotAsked: our terminal answers no question. A library that asks
+// one at its start would wait five seconds for it, and the question would stand
+// in the output.
+func TestTerminalIsNotAsked(t *testing.T) {
+	x := onTerminal(t, "loadgen", t.TempDir(), nil, "version")
+	begun := time.Now()
+	if err := x.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if d := time.Since(begun); d > 4*time.Second {
+		t.Errorf("the version took %v", d)
+	}
+	x.shows("loadgen ")
+	if text := x.text(); strings.Contains(text, "\x1b") {
+		t.Errorf("control sequences in %q", text)
 	}
 }
 

@@ -5,8 +5,11 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"github.com/streamgauge/streamgauge/cmd/internal/hush"
 	"github.com/streamgauge/streamgauge/loadgen"
 )
+
+func init() { hush.Over() }
 
 // tick is the time between two frames.
 const tick = 500 * time.Millisecond
