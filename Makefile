@@ -5,10 +5,10 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 FUZZTIME ?= 20s
 
-.PHONY: help build test lint fmt e2e truth bench fuzz demo browser screenshots engines clean
+.PHONY: help build test lint fmt e2e truth bench bench-loadgen fuzz demo browser screenshots engines clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 build: ## build both programs into bin/
 	go build -trimpath -o bin/ ./cmd/...
@@ -38,6 +38,9 @@ truth: ## our token instants against a ground-truth emitter (needs STREAMGAUGE_S
 
 bench: ## the token path: ns and allocations an event, beside crc64 of the same bytes
 	go test -run '^$$' -bench . -benchmem ./hist ./detect ./wire ./stream ./proxy
+
+bench-loadgen: ## loadgen's numbers and cost beside a ground truth (needs STREAMGAUGE_SHARED, two cores)
+	go run ./internal/benchloadgen
 
 fuzz: ## every fuzz target for FUZZTIME (20s)
 	@for p in $$(git grep -l 'func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \

@@ -123,7 +123,9 @@ func (s streams) measureInto(ctx context.Context, file *runFile, cfg loadgen.Con
 		URL:   deps.Target.URL, Plan: plan, Cells: file.cells(),
 	}, deps.Live)
 	deps.Progress = show.event
+	restore := thrifty()
 	outcome, failed := loadgen.Run(ctx, cfg, deps)
+	restore()
 	failed = errors.Join(failed, show.close())
 	if outcome.Header.Type == "" { // nothing was begun: leave nothing behind
 		return nil, errors.Join(verdict(outcome, failed), file.discard())
