@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttputil"
 	"go.uber.org/goleak"
 
@@ -20,13 +19,7 @@ import (
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
-func TestMain(m *testing.M) {
-	// fasthttp starts its clock of Date headers with the first response that has
-	// one, and never ends it. A server that is left in the middle of a request
-	// answers so even with NoDefaultDate; begun in a bubble, the clock would hang it.
-	_ = new(fasthttp.Response).Header.Header()
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a simulated engine in a synctest bubble and what a run needs to reach it.
 type rig struct {

@@ -90,6 +90,7 @@ func New(p Profile, o Options) *Server {
 	s.http = &fasthttp.Server{
 		Name:               name,
 		Handler:            s.handle,
+		ErrorHandler:       garbled,
 		NoDefaultDate:      true, // its package goroutine would outlive a bubble
 		MaxRequestBodySize: 256 << 20,
 		IdleTimeout:        5 * time.Second, // uvicorn's and cpp-httplib's default
@@ -97,6 +98,18 @@ func New(p Profile, o Options) *Server {
 		CloseOnShutdown:    true,
 	}
 	return s
+}
+
+// garbled answers what is no request, or not a whole one. fasthttp's own handler
+// resets the response and NoDefaultDate with it.
+func garbled(ctx *fasthttp.RequestCtx, err error) {
+	status := fasthttp.StatusBadRequest
+	if small := (*fasthttp.ErrSmallBuffer)(nil); errors.As(err, &small) {
+		status = fasthttp.StatusRequestHeaderFieldsTooLarge
+	}
+	ctx.SetStatusCode(status)
+	ctx.SetContentType("text/plain; charset=utf-8")
+	ctx.SetBodyString("Invalid HTTP request received.")
 }
 
 type quiet struct{}

@@ -237,3 +237,33 @@ func TestShutdownIsPrompt(t *testing.T) {
 		<-time.After(2 * time.Minute)
 	})
 }
+
+// TestGarbled: what is no request is refused without a Date. fasthttp's own answer
+// has one, and starts a goroutine with it that no bubble survives.
+func TestGarbled(t *testing.T) {
+	for _, c := range []struct {
+		name, request string
+		status        string
+	}{
+		{"no request line", "hello there\r\n\r\n", "HTTP/1.1 400 "},
+		{"a length that is none", "POST /v1/chat/completions HTTP/1.1\r\nHost: sim\r\nContent-Length: many\r\n\r\n", "HTTP/1.1 400 "},
+		{"a head without an end", "GET /" + strings.Repeat("x", 8192) + " HTTP/1.1\r\nHost: sim\r\n\r\n", "HTTP/1.1 431 "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, plain(), Options{}, func(b *bench) {
+				conn, err := b.ln.Dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if _, err := io.WriteString(conn, c.request); err != nil {
+					t.Fatal(err)
+				}
+				said, err := io.ReadAll(conn)
+				if err != nil || !strings.HasPrefix(string(said), c.status) || strings.Contains(string(said), "\r\nDate:") {
+					t.Errorf("answered %q (%v), want %sand no Date", said, err, c.status)
+				}
+			})
+		})
+	}
+}
