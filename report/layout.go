@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stream"
@@ -19,6 +20,35 @@ type page struct {
 	notes  []string // footnotes, in order; the mark of notes[i] is i+1
 	legend string   // explains marks that stand in the tables
 	remark string   // how the run ended, when it did not end well
+}
+
+// printable takes control characters out: a run file may come from somebody
+// else, and an escape sequence in it would act on the reader's terminal.
+func (p *page) printable() {
+	clean := func(s *string) {
+		*s = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' '
+			}
+			return r
+		}, *s)
+	}
+	clean(&p.title)
+	clean(&p.remark)
+	for i := range p.facts {
+		clean(&p.facts[i][0])
+		clean(&p.facts[i][1])
+	}
+	for i := range p.notes {
+		clean(&p.notes[i])
+	}
+	for _, t := range p.tables {
+		for _, row := range t.rows {
+			for i := range row {
+				clean(&row[i])
+			}
+		}
+	}
 }
 
 type table struct {
@@ -105,6 +135,7 @@ func arrange(run *matrix.Run) page {
 	case run.End.Outcome != "done":
 		p.remark = fmt.Sprintf("This run ended as %s: %s.", run.End.Outcome, strings.TrimSuffix(run.End.Message, "."))
 	}
+	p.printable()
 	return p
 }
 

@@ -190,3 +190,15 @@ func TestMarkdownEscapesWhatOthersWrote(t *testing.T) {
 		t.Errorf("title is not escaped:\n%.200s", got)
 	}
 }
+
+// TestNoEscapeSequenceReachesTheTerminal: a run file may come from anybody.
+func TestNoEscapeSequenceReachesTheTerminal(t *testing.T) {
+	run := warned()
+	run.Header.Engine.Model = "m\x1b]0;owned\x07\r"
+	run.Cells[2].Message = "\x1b[2Jgone"
+	for _, format := range []string{"text", "markdown"} {
+		if got := string(render(t, format, run)); strings.ContainsAny(got, "\x1b\x07\r") {
+			t.Errorf("%s keeps control characters: %q", format, got)
+		}
+	}
+}
