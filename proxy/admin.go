@@ -201,6 +201,7 @@ type OpenStream struct {
 	QuietNS stream.Null[int64] `json:"quiet_ns"`
 	Loop    bool               `json:"loop"`     // an acting verdict was reached
 	Observe bool               `json:"observed"` // false after the meter failed
+	Whole   bool               `json:"whole"`    // the reply was not asked for as a stream
 }
 
 func (p *Proxy) openStreams() []OpenStream {

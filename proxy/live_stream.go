@@ -35,6 +35,7 @@ type LiveState struct {
 
 	Open     int          `json:"open"`     // observed requests
 	Decoding int          `json:"decoding"` // of these, past their first token
+	Whole    int          `json:"whole"`    // of these, not asked for as streams
 	Streams  []OpenStream `json:"streams"`  // the oldest of them
 
 	Last      passive.LastMinutes `json:"last"`
@@ -69,7 +70,10 @@ func (p *Proxy) liveState(now stamp.Instant) LiveState {
 	}
 	s.Open = len(s.Streams)
 	for i := range s.Streams {
-		if s.Streams[i].TTFTNS.OK {
+		switch {
+		case s.Streams[i].Whole:
+			s.Whole++
+		case s.Streams[i].TTFTNS.OK:
 			s.Decoding++
 		}
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/streamgauge/streamgauge/passive"
@@ -8,38 +9,36 @@ import (
 	"github.com/streamgauge/streamgauge/stream"
 )
 
-// watch tells the live page of one observed request. It belongs to the
-// observer's goroutine, and its methods are called where the observer folds.
+// watch tells the live page of one observed request. Its methods are called where
+// the observer folds, and by its goroutine; learn comes before them.
 type watch struct {
 	live    *live
 	account *passive.Stream // nil before the first generated event
 	batch   passive.Batch
 	bytes   int64 // of the request's body
-	asked   asked
+	asked   atomic.Int32
 }
 
-// asked says what the request asked for.
-type asked uint8
-
+// What a request asked for.
 const (
-	unread   asked = iota // the body went past unread
-	streamed              // a stream
-	whole                 // a reply in one piece, which has no first token and no pace
+	unread   = iota // nobody knows: the body went past unread
+	streamed        // a stream
+	whole           // a reply in one piece, which has no first token and no pace
 )
 
 // learn notes what the request's body told.
 func (w *watch) learn(streams, ok bool) {
 	switch {
 	case streams:
-		w.asked = streamed
+		w.asked.Store(streamed)
 	case ok:
-		w.asked = whole
+		w.asked.Store(whole)
 	}
 }
 
 // first notes a choice's first generated event.
 func (w *watch) first(upstream string, at stamp.Instant) {
-	if w.asked == whole {
+	if w.asked.Load() == whole {
 		return
 	}
 	if w.account == nil {
@@ -50,27 +49,27 @@ func (w *watch) first(upstream string, at stamp.Instant) {
 
 // ttft notes the stream's first generated event.
 func (w *watch) ttft(at stamp.Instant, d time.Duration) {
-	if w.asked != whole {
+	if w.asked.Load() != whole {
 		w.batch.First(at, int64(d))
 	}
 }
 
 // event notes a generated event, tokens how many it had.
 func (w *watch) event(at stamp.Instant) {
-	if w.asked != whole {
+	if w.asked.Load() != whole {
 		w.batch.Event(at)
 	}
 }
 
 func (w *watch) tokens(at stamp.Instant, n int) {
-	if w.asked != whole {
+	if w.asked.Load() != whole {
 		w.batch.Tokens(at, n)
 	}
 }
 
 // gap notes n tokens that took d.
 func (w *watch) gap(at stamp.Instant, d time.Duration, n int) {
-	if w.asked != whole {
+	if w.asked.Load() != whole {
 		w.batch.Gap(at, int64(d)/int64(n), n)
 	}
 }
@@ -91,7 +90,7 @@ func (w *watch) end(rec *stream.Record, log []stream.Event, sent stamp.Instant, 
 	w.flush()
 	if w.account != nil {
 		w.account.End(passive.Reply{Record: rec, Log: log, Sent: sent, Model: model, RequestBytes: w.bytes,
-			Whole: w.asked == unread && rec.Events == 1})
+			Whole: w.asked.Load() == unread && rec.Events == 1})
 		w.account = nil
 	}
 	for _, l := range rec.Loops {

@@ -379,7 +379,7 @@ func (o *observer) phase() string {
 // state is the request's line of /streams.
 func (o *observer) state(now stamp.Instant) OpenStream {
 	s := OpenStream{ID: o.id, Route: o.route, Upstream: *o.upstream.Load(), Model: metrics.Other,
-		Events: o.events.Load(), Tokens: o.tokens.Load(), Loop: o.loops.Load(), Observe: !o.blind.Load(), AgeNS: int64(now.Sub(o.begun))}
+		Events: o.events.Load(), Tokens: o.tokens.Load(), Loop: o.loops.Load(), Observe: !o.blind.Load(), Whole: o.watch.asked.Load() == whole, AgeNS: int64(now.Sub(o.begun))}
 	if m := o.model.Load(); m != nil {
 		s.Model = m.Name
 	}

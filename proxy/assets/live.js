@@ -102,7 +102,7 @@
     text($('title'), s.data || 'Proxy');
     document.title = rate(last.tok_s) + ' tok/s · ' + s.open + ' open · streamgauge';
     text($('t-open'), whole(s.open));
-    text($('t-open-w'), s.decoding + ' decoding, ' + (s.open - s.decoding) + ' waiting for the first token');
+    text($('t-open-w'), s.decoding + ' decoding, ' + (s.open - s.decoding - s.whole) + ' waiting' + (s.whole ? ', ' + s.whole + ' not streamed' : ''));
     text($('t-rate'), rate(last.tok_s));
     text($('t-rate-w'), 'mean of ten seconds' + (last.guessed_tok_s > 0 ? '; ' + rate(last.guessed_tok_s) + ' counted as events' : ''));
     for (const k of ['ttft', 'tbt']) {
@@ -117,7 +117,7 @@
       [name, whole(q.n), ms(q.p50_ms), ms(q.p90_ms), ms(q.p99_ms), ms(q.max_ms)]));
 
     rows('streams', s.streams.map((x) => [x.id, [x.model, 'w'], [x.upstream, 'w'],
-      !x.observed ? ['unobserved', 'w'] : x.loop ? ['repeating', 'w acts'] : [x.ttft_ns === null ? 'waiting' : 'decoding', 'w'],
+      !x.observed ? ['unobserved', 'w'] : x.loop ? ['repeating', 'w acts'] : x.whole ? ['not streamed', 'w'] : [x.ttft_ns === null ? 'waiting' : 'decoding', 'w'],
       digits(x.age_ns / 1e9, 1), nsAsMs(x.ttft_ns), whole(x.generated_events), x.tokens ? whole(x.tokens) : '–', nsAsMs(x.quiet_ns)]));
     text($('streams-said'), !s.open ? 'None.' : s.open > s.streams.length ? 'The oldest ' + s.streams.length + ' of ' + s.open + '.' : '');
 
