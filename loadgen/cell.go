@@ -185,7 +185,8 @@ func (c *cell) hold(ctx context.Context) {
 	c.r.stage(Measuring, c.window.end)
 	watching, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { c.watch.run(watching, c.window.end) })
+	end := c.window.end // which an interrupt moves
+	wg.Go(func() { c.watch.run(watching, end) })
 	if !c.wait(ctx, c.window.end) {
 		c.window.end = min(c.window.end, stamp.Now())
 	}
