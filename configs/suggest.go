@@ -5,11 +5,25 @@ import "strings"
 // hint is `, did you mean "x"?` with the key nearest to a wrong one, "" when
 // none is near.
 func (ks Keys) hint(wrong string) string {
-	wrong = strings.ToLower(strings.ReplaceAll(wrong, "_", "-"))
-	best, least := "", max(2, len(wrong)/3)+1
+	names := make([]string, len(ks))
 	for i := range ks {
-		if d := distance(wrong, ks[i].Name); d < least {
-			best, least = ks[i].Name, d
+		names[i] = ks[i].Name
+	}
+	return Hint(strings.ReplaceAll(wrong, "_", "-"), names)
+}
+
+// Hint is `, did you mean "x"?` with the name nearest to a wrong one, "" when none
+// is near.
+func Hint(wrong string, names []string) string {
+	wrong = strings.ToLower(wrong)
+	best, least := "", max(2, len(wrong)/3)+1
+	for _, name := range names {
+		d := distance(wrong, name)
+		if strings.HasPrefix(name, wrong) {
+			d = 0 // the beginning was right
+		}
+		if d < least {
+			best, least = name, d
 		}
 	}
 	if best == "" {

@@ -51,13 +51,17 @@ func (s streams) demo(ctx context.Context, dir string, l look) (*matrix.Run, *si
 	if err != nil {
 		return nil, nil, err
 	}
-	stage, err := raise(ctx, profile)
+	file, err := create(dir)
 	if err != nil {
 		return nil, nil, err
 	}
+	stage, err := raise(ctx, profile)
+	if err != nil {
+		return nil, nil, errors.Join(err, file.discard())
+	}
 	t, err := engine.ParseURL("http://" + stage.data.Addr().String())
 	if err != nil {
-		return nil, nil, errors.Join(err, stage.strike(ctx))
+		return nil, nil, errors.Join(err, file.discard(), stage.strike(ctx))
 	}
 	plan := profile.Suggested
 	cfg := loadgen.Config{
@@ -70,10 +74,6 @@ func (s streams) demo(ctx context.Context, dir string, l look) (*matrix.Run, *si
 	if !l.quiet {
 		fmt.Fprintf(s.err, "simulated engine %s behind a proxy on http://%s, metrics on http://%s/metrics\n",
 			profile.Model, stage.data.Addr(), stage.admin.Addr())
-	}
-	file, err := create(dir)
-	if err != nil {
-		return nil, nil, errors.Join(err, stage.strike(ctx))
 	}
 	run, err := s.measureInto(ctx, file, cfg, loadgen.Deps{Target: &t}, l)
 	err = errors.Join(err, stage.strike(ctx))

@@ -35,6 +35,7 @@ func inWindow(t *testing.T, c *child.Child, f *front, more int) {
 // TestSignalsSaveAndReport: at whatever instant of a cell a run is told to stop,
 // it is over in five seconds, its file is whole and its report is printed.
 func TestSignalsSaveAndReport(t *testing.T) {
+	t.Parallel()
 	f := frontOf(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
@@ -97,6 +98,7 @@ func TestSecondSignalLeavesAtOnce(t *testing.T) {
 
 // TestServerDies: the engine is killed inside a cell.
 func TestServerDies(t *testing.T) {
+	t.Parallel()
 	engine, url := engineOf(t)
 	dir := t.TempDir()
 	c := spawn(t, dir, small(url)...)
@@ -123,6 +125,7 @@ func TestServerDies(t *testing.T) {
 // TestFullDisk gives the run a file system of 16 KB, in a mount name space of its
 // own: that takes the right to mount.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "unshare", "-m", "mount", "-t", "tmpfs", "none", dir).CombinedOutput(); err != nil {
 		t.Skipf("cannot mount here: %v: %s", err, out)
@@ -154,6 +157,7 @@ func isEmpty(path string) bool {
 }
 
 func TestMaxTimeEndsTheRun(t *testing.T) {
+	t.Parallel()
 	_, url := engineOf(t)
 	dir := t.TempDir()
 	c := spawn(t, dir, small(url, "--max-time", "2s")...)
@@ -167,6 +171,7 @@ func TestMaxTimeEndsTheRun(t *testing.T) {
 // TestReaderLeavesEarly: | head -1 gets its line, and the reports are there all
 // the same.
 func TestReaderLeavesEarly(t *testing.T) {
+	t.Parallel()
 	_, url := engineOf(t)
 	args := small(url, "--concurrency", "1", "--duration", "200ms")
 	for _, tc := range []struct{ name, pipe string }{
@@ -255,6 +260,7 @@ func TestDryRunSendsNothing(t *testing.T) {
 // TestResumeGoesOn interrupts a run, tears the last line of its file, and goes on
 // with nothing but --resume.
 func TestResumeGoesOn(t *testing.T) {
+	t.Parallel()
 	f := frontOf(t)
 	dir := t.TempDir()
 	c := spawn(t, dir, small(f.URL, "--seed", "7", "--max-failed", "5%", "--temperature", "0.5", "--note", "gpu=x")...)

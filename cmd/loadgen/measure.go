@@ -62,7 +62,7 @@ func (s streams) measure(ctx context.Context, c *configs.Loadgen, loaded *config
 	}
 	cfg := runConfig(c, loaded)
 	if file != nil {
-		adopt(&cfg, loaded, &file.old.Header)
+		adopt(&cfg, loaded, file.old)
 	}
 	if err := cfg.Validate(); err != nil {
 		return program.Usage(err)

@@ -61,7 +61,8 @@ func contexts(in []int) []int {
 
 // adopt gives a run that goes on in a file the file's value of each setting that
 // was not given.
-func adopt(cfg *loadgen.Config, loaded *configs.Loaded, h *matrix.Header) {
+func adopt(cfg *loadgen.Config, loaded *configs.Loaded, run *matrix.Run) {
+	h := &run.Header
 	c := &h.Config
 	unless := func(take func(), names ...string) {
 		if !slices.ContainsFunc(names, func(name string) bool { return loaded.Sources[name] != configs.FromDefault }) {
@@ -81,6 +82,9 @@ func adopt(cfg *loadgen.Config, loaded *configs.Loaded, h *matrix.Header) {
 	if h.Engine.Sources["kv_tokens"] == "--kv-tokens" {
 		unless(func() { cfg.KVTokens = h.Engine.KVTokens }, "kv-tokens")
 	}
+	unless(func() { // a context's prefill row is run before its cells
+		cfg.NoPrefill = len(run.Cells) > 0 && run.Cells[0].Phase == matrix.Decode
+	}, "no-prefill")
 	unless(func() { cfg.Repeat = c.Repeat }, "repeat")
 	unless(func() {
 		cfg.Seed = c.Seed

@@ -171,6 +171,7 @@ func (x *terminal) ends(code int) string {
 
 // TestLiveScreen runs a matrix on a terminal and stops it by key.
 func TestLiveScreen(t *testing.T) {
+	t.Parallel()
 	f := frontOf(t)
 	for _, tc := range []struct{ name, key string }{{"q", "q"}, {"Ctrl-C, a key in raw mode", "\x03"}} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -244,6 +245,7 @@ func TestTerminalIsNotAsked(t *testing.T) {
 
 // TestNoLiveScreen: where it would be in the way there are lines.
 func TestNoLiveScreen(t *testing.T) {
+	t.Parallel()
 	f := frontOf(t)
 	for _, tc := range []struct {
 		name string

@@ -63,7 +63,7 @@ func TestMistakesAreOneClearSentence(t *testing.T) {
 		{"no upstream", nil, 2, []string{"--upstream"}, true},
 		{"no scheme", []string{"--upstream", "localhost:8000"}, 2, []string{"http://"}, true},
 		{"a key in the address", []string{"--upstream", "http://user:sk-secretsecret@h:1"}, 2, []string{"--upstream"}, true},
-		{"mistyped flag", with("--upstrem", "x"), 2, []string{"--upstrem"}, true},
+		{"mistyped flag", with("--upstrem", "x"), 2, []string{"--upstrem", `did you mean "--upstream"?`}, true},
 		{"mistyped command", []string{"check"}, 2, []string{`"check"`, `did you mean "check-config"?`}, false},
 		{"an argument", with("http://x"), 2, []string{`"http://x"`}, true},
 		{"two mistakes, both told", with("--drain", "soon", "--ring", "0"), 2, []string{"--drain", `"soon"`, "--ring"}, true},

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/streamgauge/streamgauge/configs"
 )
 
 // Exit codes of the contract.
@@ -45,7 +48,7 @@ func Usage(err error) error {
 func Execute(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.Version = Version()
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage(nearFlag(cmd, err)) })
 	root.AddCommand(newVersion(root.Name(), stdout))
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -75,6 +78,17 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	return code
 }
 
+// nearFlag adds the flag that a mistyped one is nearest to.
+func nearFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	return fmt.Errorf("%w%s", err, configs.Hint("--"+unknown.GetSpecifiedName(), names))
+}
+
 // NoArgs makes an argument a usage error that names it.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -83,11 +97,11 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if !cmd.HasSubCommands() {
 		return Usage(fmt.Errorf("%s takes no argument, and was given %q", cmd.CommandPath(), args[0]))
 	}
-	hint := ""
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = fmt.Sprintf(", did you mean %q?", near[0])
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
 	}
-	return Usage(fmt.Errorf("unknown command %q%s", args[0], hint))
+	return Usage(fmt.Errorf("unknown command %q%s", args[0], configs.Hint(args[0], names)))
 }
 
 // SomeFiles asks for at least one argument.
