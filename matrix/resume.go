@@ -3,6 +3,7 @@ package matrix
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -72,7 +73,13 @@ func Append(path string) (*Writer, *Run, Tail, error) {
 	return w, run, tail, nil
 }
 
+// errWritten keeps two writers from tearing each other's lines.
+var errWritten = errors.New("a run is being written to it just now")
+
 func appendTo(f *os.File) (*Writer, *Run, Tail, error) {
+	if err := lock(f); err != nil {
+		return nil, nil, Tail{}, err
+	}
 	p, err := io.ReadAll(f)
 	if err != nil {
 		return nil, nil, Tail{}, err

@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,31 @@ func TestAppendRefusesWhatIsNoRun(t *testing.T) {
 				t.Errorf("error %v, want that it is no run file", err)
 			}
 		})
+	}
+}
+
+// TestAppendRefusesARunThatGoesOn: --resume in one terminal, of the run in another.
+func TestAppendRefusesARunThatGoesOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.ndjson")
+	w, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(Header{Type: "header", V: Version}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := Append(path); !errors.Is(err, errWritten) {
+		t.Errorf("error %v, want that it is being written", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, _, _, err := Append(path)
+	if err != nil {
+		t.Fatalf("once the run is over: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

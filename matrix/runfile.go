@@ -29,6 +29,9 @@ func Create(path string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := lock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
 	return &Writer{f: f}, nil
 }
 
