@@ -84,7 +84,7 @@ func TestMistakesAreOneClearSentence(t *testing.T) {
 		{"no address", nil, 2, []string{"--url"}},
 		{"unknown flag", []string{"--concurency", "1"}, 2, []string{"--concurency", `did you mean "--concurrency"?`}},
 		{"unknown command", []string{"prob"}, 2, []string{`"prob"`, `did you mean "probe"?`}},
-		{"mistyped command", []string{"comapre"}, 2, []string{`did you mean "compare"?`}},
+		{"mistyped command", []string{"runn"}, 2, []string{`did you mean "run"?`}},
 		{"bad list", []string{"--url", "http://x", "--concurrency", "1..x"}, 2, []string{"--concurrency", `"x"`}},
 		{"two mistakes, both told", []string{"--url", "ftp://x", "--duration", "fast"}, 2, []string{"http://", "--duration"}},
 		{"dead port", []string{"--url", "http://" + dead}, 1, []string{dead}},
