@@ -50,9 +50,9 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 demo: ## simulated engine, proxy and loadgen in one process: a small matrix in under a minute
 	go run ./cmd/loadgen demo
 
-browser: report/browser/node_modules ## the report's pages in Chromium: no request, no error, ink, keyboard, axe-core
+browser: report/browser/node_modules ## the report's pages and the live page in Chromium: no request, no error, ink, keyboard, axe-core
 	@dir=$$(mktemp -d) && go run ./cmd/loadgen demo --quiet --out $$dir/run >$$dir/matrix.txt && \
-	  STREAMGAUGE_BROWSER=$$dir/run/run.ndjson go test ./report -run TestBrowser -count=1 -v; \
+	  STREAMGAUGE_BROWSER=$$dir/run/run.ndjson go test ./report ./proxy -run 'TestBrowser|TestLiveBrowser' -count=1 -v; \
 	  code=$$?; rm -rf $$dir; exit $$code
 
 screenshots: report/browser/node_modules ## the README's pictures, of a run of the demo (Chromium)

@@ -52,7 +52,13 @@ type matrixGroup struct {
 	Model, Upstream string
 	Heads           []string // the numbers decoding
 	Rows            []matrixRow
-	List            [][]string
+	List            []matrixLine
+}
+
+// matrixLine is a cell in the list of a group.
+type matrixLine struct {
+	Numbers []string // as listHeads names them
+	Remark  string
 }
 
 type matrixRow struct {
@@ -68,9 +74,9 @@ type matrixCell struct {
 }
 
 // listHeads are the columns of a group's list.
-var listHeads = []string{"context", "decoding", "total tok/s", "per request tok/s", "TTFT p50 ms", "p90", "time between tokens ms", "gap p99 ms", "tokens", "streams", "remarks"}
+var listHeads = []string{"context", "decoding", "total tok/s", "per request tok/s", "TTFT p50 ms", "p90 ms", "between tokens ms", "gap p99 ms", "tokens", "streams"}
 
-// ListHeads names the columns of List.
+// ListHeads names the numbers of a line.
 func (matrixGroup) ListHeads() []string { return listHeads }
 
 func makeMatrixPage(m passive.Matrix) (*page, error) {
@@ -114,22 +120,29 @@ func viewGroup(cells []passive.Cell) matrixGroup {
 			g.Rows = append(g.Rows, matrixRow{Context: c.ContextLabel, Cells: make([]matrixCell, len(g.Heads))})
 		}
 		g.Rows[len(g.Rows)-1].Cells[column[c.Concurrency]] = viewCell(c, best)
-		g.List = append(g.List, []string{c.ContextLabel, c.ConcurrencyLabel, tokS(c.TotalTokS), tokS(c.RequestTokS),
-			millis(c.TTFTMS), millis(c.TTFT.P90), millis(c.TBTMS), millis(c.Gaps.P99),
-			strconv.FormatInt(c.OutputTokens, 10), strconv.FormatInt(c.Streams, 10), remark(c)})
+		g.List = append(g.List, matrixLine{Remark: remark(c), Numbers: []string{
+			c.ContextLabel, c.ConcurrencyLabel, tokS(c.TotalTokS), tokS(c.RequestTokS),
+			millis(c.TTFTMS), millis(of(c.TTFT.P90, c.TTFT.N, 10)), millis(c.TBTMS), millis(of(c.Gaps.P99, c.Gaps.N, 100)),
+			strconv.FormatInt(c.OutputTokens, 10), strconv.FormatInt(c.Streams, 10)}})
 	}
 	return g
+}
+
+// of is a quantile of n samples, undefined where they are too few to have one.
+func of(q stream.Null[float64], n, least int64) stream.Null[float64] {
+	q.OK = q.OK && n >= least
+	return q
 }
 
 // fewTokens is the number of tokens below which a cell says little.
 const fewTokens = 1000
 
 func viewCell(c *passive.Cell, best float64) matrixCell {
-	v := matrixCell{Text: tokS(c.TotalTokS), Note: remark(c), Doubt: c.Estimated || c.OutputTokens < fewTokens}
-	if c.TotalTokS.OK && best > 0 {
-		v.Heat = 1 + int(8*c.TotalTokS.V/best)
+	if !c.TotalTokS.OK {
+		return matrixCell{} // streams began here, and none went on
 	}
-	return v
+	return matrixCell{Text: tokS(c.TotalTokS), Note: remark(c), Doubt: c.Estimated || c.OutputTokens < fewTokens,
+		Heat: 1 + int(8*c.TotalTokS.V/best)}
 }
 
 // remark says in words what a reader must know of a cell; "" when nothing.
@@ -141,14 +154,17 @@ func remark(c *passive.Cell) string {
 		}
 		text += s
 	}
+	if c.OutputTokens == 0 {
+		return "no pace yet"
+	}
 	if c.Estimated {
-		add("estimated: not all tokens per event are known")
+		add("estimated")
 	}
 	if c.OutputTokens < fewTokens {
-		add(fmt.Sprintf("only %d tokens", c.OutputTokens))
+		add("few tokens")
 	}
 	if c.ContextEstimatedTokens > 0 {
-		add(fmt.Sprintf("context of %d tokens by the size of their requests", c.ContextEstimatedTokens))
+		add(fmt.Sprintf("%d tokens placed by size", c.ContextEstimatedTokens))
 	}
 	return text
 }

@@ -150,14 +150,14 @@
       if (groups.includes(was)) pick.value = was;
     }
     $('pick-p').hidden = groups.length < 2;
-    const cells = matrix.cells.filter((c) => groupOf(c) === pick.value);
     const key = document.querySelector('input[name=metric]:checked').value, m = metrics[key];
+    const cells = matrix.cells.filter((c) => groupOf(c) === pick.value && c[key] !== null);
     const table = $('matrix');
     table.className = 'grid' + (m.slow ? ' slow' : '');
     const heads = [...new Map(cells.map((c) => [c.concurrency, c.concurrency_label])).entries()].sort((a, b) => a[0] - b[0]);
     const lines = [...new Map(cells.map((c) => [c.context_above, c.context_label])).entries()].sort((a, b) => a[0] - b[0]);
     text(table.caption, cells.length ? m.name + (groups.length === 1 ? ', ' + groups[0] : '') + ', by the prompt’s length (down) and streams decoding at once (across)' : '');
-    const best = Math.max(...cells.map((c) => c[key] === null ? 0 : c[key]));
+    const best = Math.max(...cells.map((c) => c[key]));
     const top = make('tr');
     if (cells.length) top.append(make('td'), ...heads.map(([, label]) => { const th = make('th', label); th.scope = 'col'; return th; }));
     table.tHead.replaceChildren(top);
@@ -166,7 +166,7 @@
       th.scope = 'row';
       tr.append(th, ...heads.map(([n]) => {
         const c = cells.find((x) => x.context_above === above && x.concurrency === n);
-        if (!c || c[key] === null) return make('td', '');
+        if (!c) return make('td', '');
         const doubts = [];
         if (key !== 'ttft_ms') {
           if (c.estimated) doubts.push('estimated: not all tokens per event are known');
