@@ -94,6 +94,7 @@ func (r *Recent) Add(b *Batch) {
 		return
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, s := range b.seconds {
 		if to := r.second(s.at); to != nil {
 			to.tokens += s.tokens
@@ -110,7 +111,6 @@ func (r *Recent) Add(b *Batch) {
 			s.ttft.Record(b.ttft)
 		}
 	}
-	r.mu.Unlock()
 	b.seconds, b.gaps, b.ttftAt = b.seconds[:0], b.gaps[:0], 0
 }
 

@@ -207,12 +207,16 @@ type OpenStream struct {
 func (p *Proxy) openStreams() []OpenStream {
 	now := stamp.Now()
 	p.openMu.Lock()
-	defer p.openMu.Unlock()
-	out := make([]OpenStream, 0, len(p.open))
+	open := make([]*observer, 0, len(p.open))
 	for x := range p.open {
 		if o := x.shown.Load(); o != nil {
-			out = append(out, o.state(now))
+			open = append(open, o)
 		}
+	}
+	p.openMu.Unlock() // new requests need it, and writing thousands takes a while
+	out := make([]OpenStream, 0, len(open))
+	for _, o := range open {
+		out = append(out, o.state(now))
 	}
 	return out
 }
