@@ -44,6 +44,9 @@ type clientConn struct {
 	// shaking is the limit of the TLS handshake while that is to come, else 0.
 	// The first Read does it, in the connection's own goroutine.
 	shaking time.Duration
+	// watched is its place among the watched sockets, from the first request
+	// on; nil before, and where it cannot be watched.
+	watched *stamp.Watched
 	// unread: the client was answered before it had sent its whole body.
 	unread atomic.Bool
 	// hijacked is what ends the exchange that is taking the connection out of
@@ -64,6 +67,14 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		c.shaking = 0
 	}
 	return c.Conn.Read(p)
+}
+
+// watch returns its place among the watched sockets.
+func (c *clientConn) watch(w *stamp.Watcher) *stamp.Watched {
+	if c.watched == nil {
+		c.watched = w.Add(c)
+	}
+	return c.watched
 }
 
 // hijack takes the connection out of the server's loop: run gets it, through the
@@ -89,6 +100,7 @@ func (c *clientConn) Close() error {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
 		_, _ = io.Copy(io.Discard, c.Conn)
 	}
+	c.watched.Remove()
 	err := c.Conn.Close()
 	if lost := c.hijacked.Swap(nil); lost != nil {
 		(*lost)()

@@ -70,7 +70,7 @@ func (t *tap) cutRead(p []byte) (n int, err error) {
 			n = i
 		}
 	}
-	return t.took(p[:n], err)
+	return t.took(n, err)
 }
 
 // retire aborts the engine's request and makes the end that the client gets.

@@ -10,13 +10,14 @@
 //     client's socket for its leaving (handler.go, backend.go).
 //  3. The request goes upstream with the headers the client wrote, in its order
 //     and spelling, without the hop-by-hop ones (header.go).
-//  4. The response header is passed on at once. The body is a tap: its Read
-//     returns the upstream's bytes as soon as they are in, and fasthttp writes
-//     and flushes them (tap.go).
-//  5. At the start of the next Read, when those bytes have been written, the
-//     observer gives them to the meter and folds what the meter saw into the
-//     metrics (observer.go). A panic there means that the stream goes on
-//     unobserved.
+//  4. The response header is passed on at once. The body is a tap: it returns
+//     the upstream's bytes as soon as they are in (tap.go). A stream's are framed
+//     where they lie and written in one piece (chunks.go); those of a body with
+//     a length are written by fasthttp.
+//  5. When those bytes have been written, the observer gives them to the meter
+//     and folds what the meter saw into the metrics (observer.go). A panic there
+//     means that the stream goes on unobserved. A stream that repeats itself may
+//     be ended then, in its own dialect (policy.go, cut.go).
 //  6. The tap's close, called once in every ending, finishes the record and
 //     hands it to the recorder, which never blocks (recorder.go, file.go).
 //

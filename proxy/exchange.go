@@ -41,11 +41,14 @@ type exchange struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	resp    *upstream.Response
-	unwatch func()
-	body    *bodyReader // the request's, nil without one
+	watched *stamp.Watched // the client's socket, while its leaving is watched for
+	body    *bodyReader    // the request's, nil without one
 
 	once sync.Once
 }
+
+// leave is called when the client is seen to leave.
+func (x *exchange) leave() { x.cancel(errClientGone) }
 
 // cause says why the body did not come to its end: err is what reading it gave,
 // nil when the client did not take it.
@@ -72,7 +75,7 @@ func (x *exchange) end(c stream.Cause) {
 	x.once.Do(func() {
 		now := stamp.Now()
 		// The client's socket is the server's again from here on.
-		x.unwatch()
+		x.watched.Disarm()
 		if x.resp != nil {
 			_ = x.resp.Close()
 		}

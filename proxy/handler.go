@@ -20,7 +20,7 @@ import (
 
 // handle serves one request of the data port.
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
-	x := &exchange{p: p, route: metrics.Route(ctx.Request.Header.RequestURI()), received: stamp.Now(), unwatch: func() {},
+	x := &exchange{p: p, route: metrics.Route(ctx.Request.Header.RequestURI()), received: stamp.Now(),
 		method: knownMethod(ctx.Method()), client: ctx.RemoteAddr()}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
 	if !p.admit(x) {
@@ -85,7 +85,8 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if !x.p.cfg.KeepHalfClosed {
-		x.unwatch = x.p.watcher.Watch(client, func() { x.cancel(errClientGone) })
+		x.watched = client.watch(x.p.watcher)
+		x.watched.Arm(x.leave)
 	}
 	if ctx.ConnRequestNum() == 1 && ctx.Request.Header.IsHTTP11() {
 		// Later on the server may hold the end of the response before in its

@@ -64,7 +64,7 @@ func feed(tb testing.TB, events int) (*tap, func()) {
 	}
 	body.event = []byte(fmt.Sprintf("%x\r\n%s\r\n", len(tokenEvent), tokenEvent))
 	client := &upstream.Client{Addr: "engine:80", Dialer: stamp.Dialer{Dial: body.dial}}
-	x := &exchange{p: p, route: "chat", backend: p.backends[0], received: stamp.Now(), unwatch: func() {}}
+	x := &exchange{p: p, route: "chat", backend: p.backends[0], received: stamp.Now()}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
 	p.admit(x)
 	x.backend.open.Add(1)

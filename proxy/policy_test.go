@@ -133,15 +133,19 @@ func boundaries(body []byte) (out []int) {
 	}
 }
 
-// cutScript writes body[:k], a few bytes, and the rest, and then hangs.
+// cutScript writes a body so that one write ends at k, and then hangs. Each write
+// is small enough to be one read.
 func cutScript(body []byte, k int) (sc sim.Script, writes []int) {
+	const size = 311
 	last := 0
-	for _, end := range []int{k, min(k+37, len(body)), len(body)} {
-		if end > last {
-			writes = append(writes, end)
-			sc.Writes = append(sc.Writes, sim.Write{At: time.Duration(len(writes)) * time.Millisecond, Bytes: body[last:end]})
-			last = end
+	for last < len(body) {
+		end := min(last+size, len(body))
+		if last < k && k < end {
+			end = k
 		}
+		writes = append(writes, end)
+		sc.Writes = append(sc.Writes, sim.Write{At: time.Duration(len(writes)) * time.Millisecond, Bytes: body[last:end]})
+		last = end
 	}
 	sc.End = sim.Hang
 	return sc, writes

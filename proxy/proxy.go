@@ -53,7 +53,7 @@ type Proxy struct {
 	openMu    sync.Mutex
 	open      map[*exchange]struct{}
 	draining  bool
-	cut       int           // requests that the end of the drain cut
+	cut       int // requests that the end of the drain cut
 	listeners []net.Listener
 	empty     chan struct{} // closed when draining and nothing is open
 	hijacked  sync.WaitGroup
@@ -139,8 +139,9 @@ func (p *Proxy) newData() *fasthttp.Server {
 		IdleTimeout: p.cfg.ClientIdle,
 		// WriteTimeout would bound the whole stream; the connection bounds
 		// each write.
-		ReadBufferSize:  max(p.cfg.MaxHeader, 4<<10),
-		WriteBufferSize: 4 << 10,
+		ReadBufferSize: max(p.cfg.MaxHeader, 4<<10),
+		// It holds a header; tokens go past it. Each connection has one.
+		WriteBufferSize: 1 << 10,
 		Concurrency:     1 << 20,
 		// Bodies are read by the handler, which has the limits. This is how
 		// much the server reads before it: the least there is.

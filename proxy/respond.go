@@ -46,8 +46,13 @@ func (x *exchange) respond(ctx *fasthttp.RequestCtx, client *clientConn) {
 		x.police(t, out)
 	}
 	// Without this the header would wait for the body's first bytes, and a
-	// short body with a length for its last.
-	ctx.Response.ImmediateHeaderFlush = true
+	// short body with a length for its last. One that is here already leaves
+	// together with its header.
+	ctx.Response.ImmediateHeaderFlush = r.ContentLength < 0 || int64(r.Buffered()) < r.ContentLength
+	if r.ContentLength < 0 {
+		ctx.Response.SetBodyStream(chunks{t, client}, -1)
+		return
+	}
 	ctx.Response.SetBodyStream(t, int(r.ContentLength))
 }
 

@@ -37,6 +37,17 @@ type tap struct {
 // Read returns the upstream's bytes as soon as they are in.
 func (t *tap) Read(p []byte) (int, error) {
 	t.settle()
+	n, err := t.fetch(p)
+	if n > 0 && t.x.obs != nil {
+		// A copy, since the buffer may be another stream's by the time of the
+		// close.
+		t.held = append(t.held[:0], p[:n]...)
+	}
+	return n, err
+}
+
+// fetch reads the upstream.
+func (t *tap) fetch(p []byte) (int, error) {
 	if t.err != nil {
 		return 0, t.err
 	}
@@ -44,18 +55,13 @@ func (t *tap) Read(p []byte) (int, error) {
 		return t.cutRead(p)
 	}
 	n, err := t.x.resp.Read(p)
-	return t.took(p[:n], err)
+	return t.took(n, err)
 }
 
 // took notes what a read of the upstream gave.
-func (t *tap) took(p []byte, err error) (int, error) {
-	if len(p) > 0 {
+func (t *tap) took(n int, err error) (int, error) {
+	if n > 0 {
 		t.at, t.src = t.x.resp.At()
-		if t.x.obs != nil {
-			// A copy, since the buffer may be another stream's by the time
-			// of the close.
-			t.held = append(t.held[:0], p...)
-		}
 	}
 	if err != nil {
 		t.err = err
@@ -69,7 +75,7 @@ func (t *tap) took(p []byte, err error) (int, error) {
 			}
 		}
 	}
-	return len(p), err
+	return n, err
 }
 
 // settle observes what has been written.
@@ -87,14 +93,19 @@ func (t *tap) settle() {
 	t.at = 0
 }
 
+// unwritten observes bytes that the client did not take; the engine made them.
+func (t *tap) unwritten() {
+	if t.at != 0 && t.x.obs != nil {
+		t.x.obs.observe(t.held, t.at, t.src)
+	}
+	t.at = 0
+}
+
 // CloseWithError is called once by the server, in every ending. There is no
 // Close: fasthttp calls both. The error of the writing is of no interest: when
 // there is one, t.err is nil and the client is gone.
 func (t *tap) CloseWithError(error) error {
-	if t.at != 0 && t.x.obs != nil {
-		// The client did not take the last bytes, but the engine made them.
-		t.x.obs.observe(t.held, t.at, t.src)
-	}
+	t.unwritten()
 	if t.retired {
 		t.x.end(stream.Cause{Kind: stream.Retired})
 	} else if t.whole {

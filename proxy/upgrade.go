@@ -27,8 +27,7 @@ func (x *exchange) upgrade(ctx *fasthttp.RequestCtx, client *clientConn) {
 	}
 	head = append(head, early...)
 	// From here on both sides are read, so a client that leaves is seen.
-	x.unwatch()
-	x.unwatch = func() {}
+	x.watched.Disarm()
 	x.p.hijacked.Add(1)
 	client.hijack(ctx, func(buffered net.Conn) {
 		defer x.p.hijacked.Done()

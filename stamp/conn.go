@@ -94,6 +94,12 @@ func (c *Conn) Quiet() error {
 	return quiet(raw)
 }
 
+// Buffered returns how many bytes were taken from the socket and not yet returned
+// by Read. Over TLS they are those below it.
+func (c *Conn) Buffered() int {
+	return c.sock.recv.buffered()
+}
+
 // NetConn returns the connection that was wrapped, below TLS. Reading from it
 // misses what a Read of c has taken from the socket beyond its buffer.
 func (c *Conn) NetConn() net.Conn { return c.sock.Conn }

@@ -126,6 +126,14 @@ func (r *receiver) drop() {
 // left reports whether there are bytes that the socket no longer shows.
 func (r *receiver) left() bool { return r != nil && r.spill != nil }
 
+// buffered is how many those are.
+func (r *receiver) buffered() int {
+	if r == nil {
+		return 0
+	}
+	return len(r.rest)
+}
+
 // recvmsg is one try; false parks the goroutine in the poller. The call never
 // blocks, hence no handing over of the processor around it.
 func (r *receiver) recvmsg(fd uintptr) bool {

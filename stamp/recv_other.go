@@ -18,4 +18,6 @@ func (*receiver) read([]byte) (n int, real int64, again bool, err error) { retur
 
 func (*receiver) left() bool { return false }
 
+func (*receiver) buffered() int { return 0 }
+
 func (s *socket) readError(err error) error { return err }

@@ -19,48 +19,88 @@ type Watcher struct {
 	done    chan struct{} // closed when the goroutine has ended
 	closed  bool
 	gen     uint32
-	watched map[int32]*watch // by fd
+	watched map[int32]*Watched // by fd
 }
 
-// watch is one registration. gen tells it from an earlier one of a socket that
-// had the same fd: events carry it.
-type watch struct {
-	gen  uint32
+// Watched is one connection in the set. gen tells it from an earlier one of a
+// socket that had the same fd: events carry it.
+type Watched struct {
+	w   *Watcher
+	fd  int32
+	gen uint32
+
 	mu   sync.Mutex // held while gone runs
-	over bool       // stopped, or told
-	gone func()
+	left bool       // the peer's leaving was seen; there is one event of it
+	gone func()     // nil while nobody wants to know
 }
 
 // NewWatcher returns a Watcher. Close ends it.
 func NewWatcher() (*Watcher, error) {
-	return &Watcher{watched: make(map[int32]*watch)}, nil
+	return &Watcher{watched: make(map[int32]*Watched)}, nil
 }
 
-// Watch calls gone, once and on the Watcher's goroutine, when the peer of c has
-// closed its side: entirely, half, or by a reset; at once if it has already.
-// gone must be brief and must not call stop.
-//
-// stop ends the watch: once it has returned gone neither runs nor will run.
-// Call it before c is closed. For a c without a socket, or one that cannot be
-// watched, stop does nothing and gone is never called.
-func (w *Watcher) Watch(c net.Conn, gone func()) (stop func()) {
+// Add puts c into the set, for as long as it lives: what it costs, a system call,
+// is paid once a connection. Nil for a c without a socket, or one that cannot be
+// watched.
+func (w *Watcher) Add(c net.Conn) *Watched {
 	raw, ok := socketOf(c)
 	if !ok {
-		return func() {}
+		return nil
 	}
-	e := &watch{gone: gone}
-	var fd int32
+	e := &Watched{w: w}
 	var err error
 	if ctl := raw.Control(func(s uintptr) {
-		fd = int32(s)
-		err = w.add(fd, e)
+		e.fd = int32(s)
+		err = w.add(e.fd, e)
 	}); ctl != nil || err != nil {
-		return func() {}
+		return nil
 	}
-	return func() { w.remove(fd, e) }
+	return e
 }
 
-func (w *Watcher) add(fd int32, e *watch) error {
+// Arm calls gone, once and on the Watcher's goroutine, when the peer has closed
+// its side: entirely, half, or by a reset; before it returns if it has already.
+// gone must be brief and must not call a method of e. A nil e never calls it.
+func (e *Watched) Arm(gone func()) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left {
+		gone()
+		return
+	}
+	e.gone = gone
+}
+
+// Disarm ends what Arm began: once it has returned gone neither runs nor will run.
+func (e *Watched) Disarm() {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	e.gone = nil
+	e.mu.Unlock()
+}
+
+// Remove takes the connection out of the set; call it before c is closed.
+func (e *Watched) Remove() {
+	if e == nil {
+		return
+	}
+	e.w.remove(e.fd, e)
+	e.Disarm()
+}
+
+// Watch is Add and Arm; stop is Disarm and Remove.
+func (w *Watcher) Watch(c net.Conn, gone func()) (stop func()) {
+	e := w.Add(c)
+	e.Arm(gone)
+	return e.Remove
+}
+
+func (w *Watcher) add(fd int32, e *Watched) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.open(); err != nil {
@@ -79,17 +119,14 @@ func (w *Watcher) add(fd int32, e *watch) error {
 	return err
 }
 
-func (w *Watcher) remove(fd int32, e *watch) {
+func (w *Watcher) remove(fd int32, e *Watched) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.watched[fd] == e {
 		delete(w.watched, fd)
 		// Fails if the socket was closed before, which took it out of the set.
 		_ = w.control(unix.EPOLL_CTL_DEL, fd, nil)
 	}
-	w.mu.Unlock()
-	e.mu.Lock()
-	e.over = true
-	e.mu.Unlock()
 }
 
 // control is epoll_ctl; the caller holds w.mu.
@@ -164,9 +201,10 @@ func (w *Watcher) tell(fd int32, gen uint32) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.over {
-		e.over = true
-		e.gone()
+	e.left = true
+	if gone := e.gone; gone != nil {
+		e.gone = nil
+		gone()
 	}
 }
 

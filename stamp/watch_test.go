@@ -239,3 +239,46 @@ func descriptors(t *testing.T) int {
 	}
 	return len(entries)
 }
+
+// A connection is put into the set once and watched during each of its requests.
+func TestWatchedAgain(t *testing.T) {
+	w := newWatcher(t)
+	peer, c := tcpPair(t, false)
+	e := w.Add(c)
+	if e == nil {
+		t.Fatal("a TCP connection cannot be watched")
+	}
+	for range 3 {
+		e.Arm(func() { t.Error("told of a peer that is there") })
+		e.Disarm()
+	}
+	gone := make(chan struct{})
+	e.Arm(func() { close(gone) })
+	_ = peer.Close()
+	told(t, gone)
+	e.Disarm()
+
+	again := false
+	e.Arm(func() { again = true }) // before it returns
+	if !again {
+		t.Error("the peer left while nobody wanted to know, and then nobody was told")
+	}
+	e.Remove()
+	e.Remove()
+
+	// Whoever gets the number of a closed socket next is another connection.
+	_ = c.Close()
+	peer2, c2 := tcpPair(t, false)
+	e2 := w.Add(c2)
+	e.Remove()
+	gone2 := make(chan struct{})
+	e2.Arm(func() { close(gone2) })
+	_ = peer2.Close()
+	told(t, gone2)
+	e2.Remove()
+
+	var none *Watched // of a connection without a socket
+	none.Arm(func() { t.Error("told of nothing") })
+	none.Disarm()
+	none.Remove()
+}

@@ -2,24 +2,28 @@ package upstream
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
-// headSize is the first size of a connection's head buffer; maxKept is the
-// most that a pooled connection keeps of its buffers.
-const (
-	headSize = 4 << 10
-	maxKept  = 16 << 10
-)
+// headSize is the first size of a connection's head buffer, and the most that a
+// connection keeps of it: a stream that waits has one of these for its whole
+// life, and inference servers answer with some 300 bytes of head.
+const headSize = 1 << 10
+
+// outs holds the buffers in which requests are put together; maxOut is the most
+// that it keeps of one.
+var outs = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxOut = 16 << 10
 
 // conn is a connection and its buffers.
 type conn struct {
 	*stamp.Conn
 	in     []byte // the response head and what came in the same read
 	r, w   int    // in[r:w] is unread
-	out    []byte // the request head
 	pooled bool   // it waited idle before this request
 	idle   time.Time
 }
@@ -120,11 +124,8 @@ func (c *Client) put(cn *conn) {
 	cn.SetReadIdle(0)
 	cn.SetWriteLimit(0)
 	cn.r, cn.w = 0, 0
-	if cap(cn.in) > maxKept {
+	if len(cn.in) > headSize {
 		cn.in = make([]byte, headSize)
-	}
-	if cap(cn.out) > maxKept {
-		cn.out = nil
 	}
 	if c.maxIdle() < 0 {
 		c.drop(cn, false)

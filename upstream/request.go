@@ -154,16 +154,22 @@ const (
 // write sends the request to cn. An error that is not the connection's comes as
 // *Error.
 func (r *Request) write(cn *conn, host string) error {
-	head, err := r.appendHead(cn.out[:0], host)
-	cn.out = head
+	out := outs.Get().(*[]byte)
+	defer func() {
+		if cap(*out) <= maxOut {
+			outs.Put(out)
+		}
+	}()
+	head, err := r.appendHead((*out)[:0], host)
+	*out = head
 	if err != nil {
 		return &Error{Op: OpWrite, Err: err}
 	}
 	if r.replayable() {
 		body := r.Body
 		if len(head)+len(body) <= joined {
-			cn.out = append(head, body...)
-			head, body = cn.out, nil
+			*out = append(head, body...)
+			head, body = *out, nil
 		}
 		if err := cn.write(head); err != nil {
 			return err

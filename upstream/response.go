@@ -304,6 +304,10 @@ func (r *Response) fail(err error) error {
 	return r.failed
 }
 
+// Buffered returns how many bytes of the body, with its framing, have been read
+// from the socket and not yet handed out: a Read that finds them does not wait.
+func (r *Response) Buffered() int { return r.c.w - r.c.r + r.c.Buffered() }
+
 // At returns the arrival of the bytes of the last Read, and who stamped it.
 func (r *Response) At() (stamp.Instant, stamp.Source) { return r.at, r.src }
 
