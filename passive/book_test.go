@@ -178,6 +178,29 @@ func TestBooking(t *testing.T) {
 			want:    []brief{{Cell: "2-4K 1", Rate: 100, Total: 100, Tokens: 100, TTFT: 1, Estimated: true, LeftEstimated: 100}},
 		},
 		{
+			name: "two loops", reason: "the earlier one counts, whichever is told first",
+			replies: []Reply{with(looped(stream.Some(int64(1100*ms-1)), "confirmed"), func(r *stream.Record) {
+				r.Loops = append(r.Loops, stream.Loop{Verdict: "whitespace", OnsetNS: stream.Some(int64(600*ms - 1))}, stream.Loop{Verdict: "engine", OnsetNS: stream.Some(int64(900*ms - 1))})
+			})},
+			want: []brief{{Cell: "2-4K 1", Rate: 200, Total: 200, Tokens: 100, TTFT: 1}},
+			left: LeftOut{LoopTokens: 300},
+		},
+		{
+			name: "total of a token an event, nearly", reason: "within 1 %",
+			replies: []Reply{with(reply(steady(100*ms, 301, 10*ms, 1), 3000), func(r *stream.Record) { r.TokensFrom, r.Tokens = stream.FromUsageFinal, 304 })},
+			want:    []brief{{Cell: "2-4K 1", Rate: 100, Total: 100, Tokens: 300, TTFT: 1}},
+		},
+		{
+			name: "total of a stream that was left", reason: "it may have been told before the last event",
+			replies: []Reply{with(reply(steady(100*ms, 101, 10*ms, 1), 3000), func(r *stream.Record) { r.TokensFrom, r.End = stream.FromUsageFinal, stream.ClientGone })},
+			want:    []brief{{Cell: "2-4K 1", Rate: 100, Total: 100, Tokens: 100, TTFT: 1, Estimated: true, LeftEstimated: 100}},
+		},
+		{
+			name: "log full", reason: "the log's tokens are known, though the total is of more",
+			replies: []Reply{with(reply(steady(100*ms, 101, 10*ms, 1), 3000), func(r *stream.Record) { r.Tokens, r.Flags = 500, []string{"log_full"} })},
+			want:    []brief{{Cell: "2-4K 1", Rate: 100, Total: 100, Tokens: 100, TTFT: 1}},
+		},
+		{
 			name: "client gone", reason: "its tokens came all the same",
 			replies: []Reply{with(reply(steady(100*ms, 101, 10*ms, 1), 3000), func(r *stream.Record) { r.End = stream.ClientGone })},
 			want:    []brief{{Cell: "2-4K 1", Rate: 100, Total: 100, Tokens: 100, TTFT: 1}},
@@ -204,6 +227,15 @@ func TestBooking(t *testing.T) {
 				t.Errorf("left out, %s (-got +want):\n%s", row.reason, diff)
 			}
 		})
+	}
+}
+
+// Events that share an instant have no gap.
+func TestGapsOfACell(t *testing.T) {
+	b := New()
+	run(b, reply([]stream.Event{{At: 100 * ms, Tokens: 1}, {At: 120 * ms, Tokens: 1}, {At: 120 * ms, Tokens: 3}, {At: 150 * ms, Tokens: 1}}, 100))
+	if g := b.Matrix().Cells[0].Gaps; g.N != 2 || g.Max.V != 30 || g.P50.V < 19.9 || g.P50.V > 20.1 {
+		t.Errorf("gaps %+v, want 20 and 30 ms", g)
 	}
 }
 

@@ -46,6 +46,9 @@ func decodeBucket(n int) int {
 	return min(bits.Len(uint(max(n, 1)-1)), decodeBuckets-1)
 }
 
+// roundedBucket is decodeBucket of a mean, which merged changes are.
+func roundedBucket(n float64) int { return decodeBucket(int(n + 0.5)) }
+
 // decodeLabel names a bucket of the number decoding: "1", "2", "3-4", "5-8".
 func decodeLabel(bucket int) string {
 	switch bucket {

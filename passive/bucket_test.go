@@ -36,3 +36,14 @@ func TestDecodeBuckets(t *testing.T) {
 		}
 	}
 }
+
+func TestMeansAreRounded(t *testing.T) {
+	for _, row := range []struct {
+		n    float64
+		want string
+	}{{1, "1"}, {1.4, "1"}, {1.6, "2"}, {2.4, "2"}, {2.6, "3-4"}, {4.4, "3-4"}} {
+		if got := decodeLabel(roundedBucket(row.n)); got != row.want {
+			t.Errorf("a mean of %v is of %s, want %s", row.n, got, row.want)
+		}
+	}
+}

@@ -56,8 +56,7 @@ func (c *cursor) at(at stamp.Instant) float64 {
 
 // cell returns a cell, made if needed. The lock is held.
 func (g *group) cell(context int, decoding float64) *cell {
-	// Merged changes are no whole numbers.
-	at := &g.cells[context][decodeBucket(int(decoding+0.5))]
+	at := &g.cells[context][roundedBucket(decoding)]
 	if *at == nil {
 		*at = &cell{}
 	}
@@ -97,7 +96,7 @@ func (g *group) book(r *Reply, context int, byRatio bool, counts *cursor) (loope
 		if before == 0 {
 			continue // its tokens took the time to first token
 		}
-		p := &parts[decodeBucket(int(n+0.5))]
+		p := &parts[roundedBucket(n)]
 		gap := float64(e.At - before)
 		p.tokens += float64(e.Tokens)
 		p.ns += gap

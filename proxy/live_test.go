@@ -14,6 +14,7 @@ import (
 
 	"github.com/streamgauge/streamgauge/passive"
 	"github.com/streamgauge/streamgauge/sim"
+	"github.com/streamgauge/streamgauge/wire"
 )
 
 // watcher reads a proxy's event stream.
@@ -133,6 +134,42 @@ func TestLiveLeavesWholeRepliesOut(t *testing.T) {
 		}
 		if m := w.p.live.book.Matrix(); len(m.Cells) != 0 {
 			t.Errorf("it is in the matrix: %+v", m.Cells)
+		}
+	})
+}
+
+// So is one whose request went past unread: it is one event.
+func TestLiveLeavesUnreadWholeRepliesOut(t *testing.T) {
+	sc := sim.Script{Header: []string{"Content-Type: application/json"},
+		Writes: []sim.Write{{At: time.Second, Bytes: []byte(`{"model":"m","choices":[{"index":0,"message":{"content":"a b c"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)}}}
+	bubble(t, Config{BufferBody: 16}, sim.Always(sc), func(t *testing.T, w *world) {
+		w.say(post("/v1/chat/completions", `{"model":"m","messages":[],"metadata":{}}`))
+		w.record()
+		if m := w.p.live.book.Matrix(); len(m.Cells) != 0 || m.LeftOut.NotStreamed != 1 {
+			t.Errorf("%+v, %+v; want it left out as not streamed", m.Cells, m.LeftOut)
+		}
+	})
+}
+
+// A stream whose metering failed does not count as decoding for ever.
+func TestLiveForgetsBlindStreams(t *testing.T) {
+	play := func(n int, _ *sim.Played) sim.Script {
+		if n == 0 {
+			return script(`C("a") x10 every 10 from 10 | C("boom")@200 | FIN("stop") D@210`)
+		}
+		return script(`C("a") x101 every 10 from 10 | FIN("stop") U(100,101) D@1100`)
+	}
+	bubble(t, Config{}, play, func(t *testing.T, w *world) {
+		w.p.options.Text = func(_ wire.Channel, _ int, text []byte) {
+			if string(text) == "boom" {
+				panic("boom")
+			}
+		}
+		w.say(chat())
+		w.say(chat())
+		cells := w.p.live.book.Matrix().Cells
+		if len(cells) != 1 || cells[0].ConcurrencyLabel != "1" || cells[0].OutputTokens != 100 {
+			t.Errorf("cells %+v, want 100 tokens of a stream that was alone", cells)
 		}
 	})
 }
