@@ -22,6 +22,9 @@ const (
 	Share    Type = "percent"  // float64 in 0..1: 1%
 	Levels   Type = "list"     // []int: 1..128, 1..8+1, 1,3,128
 	Contexts Type = "contexts" // []int: 8k,16k,0,max (Max)
+	Rates    Type = "rates"    // []float64, a second: 10/s, 30/m, 1..64/s
+	Stages   Type = "stages"   // []Stage: 1m@10/s,2m@20/s
+	Targets  Type = "targets"  // SLO: ttft=500ms,tbt=50ms
 	File     Type = "file"     // string, a file that can be read
 	Path     Type = "path"     // string, a file or folder to be written
 	Address  Type = "address"  // string, host:port or :port

@@ -36,6 +36,11 @@ type Loadgen struct {
 	KVRule      string        `key:"kv-rule"`
 	KVTokens    int           `key:"kv-tokens"` // 0: from the server
 	NoPrefill   bool          `key:"no-prefill"`
+	Rate        []float64     `key:"rate"` // requests a second; none: concurrency is held
+	Stages      []Stage       `key:"stages"`
+	Arrival     string        `key:"arrival"`
+	MaxOpen     int           `key:"max-open"`
+	SLO         SLO           `key:"slo"`
 	Repeat      int           `key:"repeat"`
 	Seed        uint64        `key:"seed"`
 
@@ -103,6 +108,11 @@ func LoadgenKeys() Keys {
 		{Name: "kv-rule", Type: Choice, Default: "distinct", Choices: []string{"distinct", "shared", "off"}, Help: "what a cell must fit into: the KV cache of as many users, of one shared prefix, or anything"},
 		{Name: "kv-tokens", Type: Count, Zero: "auto", Default: "auto", Shown: "from the server", Min: 1, Help: "KV capacity in tokens"},
 		{Name: "no-prefill", Type: Bool, Default: "false", Help: "leave the prefill rows out"},
+		{Name: "rate", Type: Rates, Shown: "concurrency is held", Help: "send at these rates, whether or not replies have ended: 10/s, 30/m, 5/s,10/s; 1..64/s doubles. A cell for each, after settle"},
+		{Name: "stages", Type: Stages, Help: "paced load that changes without a pause, a cell for each stage: 1m@10/s,2m@20/s"},
+		{Name: "arrival", Type: Choice, Default: "poisson", Choices: []string{"poisson", "constant"}, Help: "how the sends of a rate follow one another"},
+		{Name: "max-open", Type: Count, Default: "1024", Min: 1, Help: "most streams that paced load holds open; a send that finds none free is dropped and counted"},
+		{Name: "slo", Type: Targets, Help: "search the highest concurrency (with a --rate range, the highest rate) at which these 95th percentiles hold: ttft=500ms,tbt=50ms"},
 		{Name: "repeat", Type: Count, Default: "1", Min: 1, Help: "times the whole matrix is run into the same file"},
 		{Name: "seed", Type: Seed, Default: "1", Help: "seed of the prompts' words"},
 	}

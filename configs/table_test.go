@@ -62,7 +62,7 @@ func TestTableAndStructAgree(t *testing.T) {
 // Values that differ from every default, by type.
 var others = map[Type]string{
 	Text: "other", Bool: "true", OnOff: "off", Maybe: "on", Count: "777", Seed: "777", Real: "0.5",
-	Duration: "77s", Bytes: "77KiB", Share: "7%", Levels: "7", Contexts: "7k", File: "table_test.go", Path: "other",
+	Duration: "77s", Bytes: "77KiB", Share: "7%", Levels: "7", Rates: "7/s", Stages: "7s@7/s", Targets: "ttft=7ms", Contexts: "7k", File: "table_test.go", Path: "other",
 	Address: "127.0.0.1:777", URL: "http://other:1", URLs: "http://other:1", Object: `{"top_k":7}`,
 	Headers: "X-A: b", Pairs: "a=b", Names: "other",
 }

@@ -74,6 +74,12 @@ func (k *Key) parse(texts []string) (any, error) {
 		return ParseLevels(strings.Join(texts, ","))
 	case Contexts:
 		return ParseContexts(strings.Join(texts, ","))
+	case Rates:
+		return ParseRates(strings.Join(texts, ","))
+	case Stages:
+		return ParseStages(strings.Join(texts, ","))
+	case Targets:
+		return ParseSLO(s)
 	case File:
 		return s, readable(s)
 	case Address:

@@ -52,6 +52,17 @@ type Config struct {
 	Contexts    []int  // tokens, in the order to run; Max for the largest; nil: 8k,16k,32k,64k,128k,max as far as they fit
 	Concurrency []int  // in the order to run; nil: 1,2,4,…,128
 
+	// Paced load, in place of Concurrency: requests are sent at instants chosen
+	// beforehand, whether or not earlier ones have ended.
+	Rates   []float64 // a second; a cell each, for Duration
+	Stages  []Pace    // one after the other without a pause, a cell each
+	Arrival Arrival   // "": Poisson
+	MaxOpen int       // streams open at once; 0: 1024
+
+	// SLO, if not zero, searches the highest level, between the least and the
+	// greatest of Rates or else of Concurrency, at which it holds.
+	SLO SLO
+
 	Duration  time.Duration // of a window; 0: 30 s
 	Settle    time.Duration // after every slot has produced a token; 0: 3 s, negative: none
 	MaxTokens int           // of a reply; 0: 4096
@@ -111,6 +122,8 @@ func (c Config) withDefaults() Config {
 	def(&c.OnLoop, Salvage)
 	def(&c.Prefix, Shared)
 	def(&c.KVRule, matrix.KVDistinct)
+	def(&c.Arrival, Poisson)
+	def(&c.MaxOpen, DefaultMaxOpen)
 	def(&c.Ask, DefaultAsk)
 	def(&c.StallTimeout, DefaultStall)
 	def(&c.ConnectTimeout, DefaultConnect)
@@ -148,6 +161,7 @@ func (c Config) Validate() error {
 	for _, n := range c.Concurrency {
 		bad.unless(n > 0, "concurrency %d is not positive", n)
 	}
+	c.validateLoad(&bad)
 	bad.unless(c.Duration > 0, "duration %v is not positive", c.Duration)
 	bad.unless(c.MaxTokens > 0, "max-tokens %d is not positive", c.MaxTokens)
 	bad.unless(c.Repeat > 0, "repeat %d is not positive", c.Repeat)
@@ -162,6 +176,29 @@ func (c Config) Validate() error {
 	bad.unless(c.TTFTTimeout >= 0 && c.StallTimeout > 0 && c.ConnectTimeout > 0, "a timeout is negative")
 	return bad.err()
 }
+
+// validateLoad checks the settings of paced load and of the search.
+func (c Config) validateLoad(bad *mistakes) {
+	for _, r := range c.Rates {
+		bad.unless(r > 0 && r <= maxRate, "rate %g is not above 0 and up to %d a second", r, int(maxRate))
+	}
+	for _, s := range c.Stages {
+		bad.unless(s.Rate > 0 && s.Rate <= maxRate, "stage rate %g is not above 0 and up to %d a second", s.Rate, int(maxRate))
+		bad.unless(s.For >= time.Second, "a stage of %v is shorter than 1s", s.For)
+	}
+	bad.unless(len(c.Rates) == 0 || len(c.Stages) == 0, "rate and stages are both given: a rate is one stage")
+	bad.unless(c.Arrival == Poisson || c.Arrival == Constant, "arrival %q is neither poisson nor constant", c.Arrival)
+	bad.unless(c.MaxOpen > 0, "max-open %d is not positive", c.MaxOpen)
+	bad.unless(!c.paced() || c.Prefix == Shared, "prefix distinct gives each slot a context, and paced load has no slots")
+	bad.unless(c.SLO.TTFT >= 0 && c.SLO.TBT >= 0, "a target of the slo is negative")
+	bad.unless(c.SLO == SLO{} || len(c.Stages) == 0, "slo searches one rate, and stages have several: give --rate 1..64/s")
+}
+
+// maxRate is more than one process can send, by far.
+const maxRate = 1e6
+
+// paced reports whether load is offered at rates instead of held at a concurrency.
+func (c Config) paced() bool { return len(c.Rates) > 0 || len(c.Stages) > 0 }
 
 type mistakes []string
 

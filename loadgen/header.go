@@ -30,6 +30,7 @@ func (r *runner) header(now time.Time, bodySum string) matrix.Header {
 			Ask: r.cfg.Ask, BodySHA256: bodySum, Extra: r.extra(),
 			Salt: r.cfg.Salt, Temperature: r.cfg.Temperature, TopP: r.cfg.TopP, Thinking: r.cfg.Thinking, ReasoningEffort: r.cfg.Effort,
 			RequestSHA256: r.requestSum(), Detect: detectHeader(r.cfg.Limits),
+			Paced: r.cfg.pacedHeader(), SLO: r.cfg.SLO.header(),
 		},
 	}
 	if h.Notes == nil {

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,8 +23,10 @@ type Step struct {
 	Phase       matrix.CellPhase
 	Context     int // label, tokens
 	Prompt      int // tokens to send; 0: the tail alone
-	Concurrency int
+	Concurrency int // of paced load: the bound on open streams
 	Repeat      int
+	Load        []Pace // of phase Offered; a cell each
+	Search      bool   // for the highest level at which the SLO holds
 	Fit         matrix.Fit
 	Estimate    time.Duration // 0 when it does not fit
 }
@@ -62,8 +65,9 @@ func NewPlan(cfg Config, info engine.Info) (Plan, error) {
 			if !cfg.NoPrefill {
 				p.add(cfg, info, Step{Phase: matrix.Prefill, Context: l, Prompt: p.prefillPrompt(l), Concurrency: 1, Repeat: r})
 			}
-			for _, c := range p.Concurrency {
-				p.add(cfg, info, Step{Phase: matrix.Decode, Context: l, Prompt: l, Concurrency: c, Repeat: r})
+			for _, s := range p.levels(cfg) {
+				s.Context, s.Prompt, s.Repeat = l, l, r
+				p.add(cfg, info, s)
 			}
 		}
 		if p.Limit > 0 && !cfg.NoPrefill && !slices.Contains(p.Contexts, p.Limit) {
@@ -71,6 +75,39 @@ func NewPlan(cfg Config, info engine.Info) (Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// levels are the steps of one context: a cell for each concurrency or rate, the
+// stages together, or one search.
+func (p *Plan) levels(cfg Config) []Step {
+	var out []Step
+	switch {
+	case len(cfg.Stages) > 0:
+		return []Step{{Phase: matrix.Offered, Concurrency: cfg.MaxOpen, Load: cfg.Stages}}
+	case cfg.paced():
+		for _, r := range cfg.Rates {
+			out = append(out, Step{Phase: matrix.Offered, Concurrency: cfg.MaxOpen, Load: []Pace{{r, cfg.Duration}}})
+		}
+	default:
+		for _, c := range p.Concurrency {
+			out = append(out, Step{Phase: matrix.Decode, Concurrency: c})
+		}
+	}
+	if cfg.SLO != (SLO{}) {
+		// The least level stands for the search: if that does not fit, none does.
+		least := slices.MinFunc(out, func(a, b Step) int { return cmp.Compare(a.level(), b.level()) })
+		least.Search = true
+		return []Step{least}
+	}
+	return out
+}
+
+// level is what a search varies: concurrency, or requests a second.
+func (s Step) level() float64 {
+	if s.Phase == matrix.Offered {
+		return s.Load[0].Rate
+	}
+	return float64(s.Concurrency)
 }
 
 // prefillPrompt is the length of a prefill row's prompt: its label, but one
@@ -121,6 +158,13 @@ func (p *Plan) resolve(cfg Config) error {
 }
 
 func (p *Plan) add(cfg Config, info engine.Info, s Step) {
+	s = p.weigh(cfg, info, s)
+	p.Estimate += s.Estimate
+	p.Steps = append(p.Steps, s)
+}
+
+// weigh lays a step beside the server.
+func (p *Plan) weigh(cfg Config, info engine.Info, s Step) Step {
 	in := matrix.FitInput{
 		Context: max(s.Prompt, tailTokens), Concurrency: s.Concurrency, MaxTokens: cfg.MaxTokens,
 		Tail: tailTokens, ModelLimit: info.MaxModelLen, SlotContext: info.SlotContext,
@@ -132,11 +176,20 @@ func (p *Plan) add(cfg Config, info engine.Info, s Step) {
 		in.Context = max(s.Prompt, 1)
 		s.Estimate = cfg.PrefillTime
 	}
+	if s.Phase == matrix.Offered {
+		in.Concurrency = 1 // how many are open is for the server to show
+		s.Estimate = cfg.Settle + 2*time.Second
+		for _, l := range s.Load {
+			s.Estimate += l.For
+		}
+	}
+	if s.Search {
+		s.Estimate *= typicalSearch
+	}
 	if s.Fit = matrix.Fits(in); !s.Fit.OK {
 		s.Estimate = 0
 	}
-	p.Estimate += s.Estimate
-	p.Steps = append(p.Steps, s)
+	return s
 }
 
 // Runnable counts the steps that fit.

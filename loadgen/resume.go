@@ -61,8 +61,19 @@ func (r *runner) measured(s Step) bool {
 	if r.deps.Resume == nil {
 		return false
 	}
+	if s.Search {
+		return false // it looks for its cells itself
+	}
 	want := r.blank(s)
-	return slices.ContainsFunc(r.deps.Resume.Cells, func(c matrix.Cell) bool { return c.Same(&want) && c.Final() })
+	for i := range max(len(s.Load), 1) {
+		if len(s.Load) > 0 {
+			want.Offered = r.load(s, i)
+		}
+		if !slices.ContainsFunc(r.deps.Resume.Cells, func(c matrix.Cell) bool { return c.Same(&want) && c.Final() }) {
+			return false
+		}
+	}
+	return true
 }
 
 // sinceHeader is the time from the header line of a run to now. The first part's
@@ -107,6 +118,10 @@ func differences(was, is *matrix.Header) []string {
 		diff("kv-tokens", e.KVTokens, f.KVTokens)
 	}
 	c, d := &was.Config, &is.Config
+	if p, q := c.Paced, d.Paced; p != nil && q != nil {
+		diff("arrival", p.Arrival, q.Arrival)
+		diff("max-open", p.MaxOpen, q.MaxOpen)
+	}
 	asked := false
 	for _, s := range []struct {
 		name    string

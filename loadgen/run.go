@@ -271,8 +271,8 @@ func (r *runner) steps(ctx context.Context) (Outcome, error) {
 			break
 		}
 		r.now = liveCell{step: s, n: i + 1, of: len(r.plan.Steps)}
-		cell, records, err := r.step(ctx, s, i+1)
-		if werr := r.save(&cell, records); werr != nil {
+		err, werr := r.perform(ctx, s, i+1)
+		if werr != nil {
 			return r.end(Broken, werr.Error(), werr)
 		}
 		if cause := context.Cause(ctx); cause != nil {
@@ -296,8 +296,36 @@ func sentence(cause error) string {
 	return "the run was interrupted"
 }
 
+// perform runs one step of the plan and writes what came of it. failed ends the
+// run; unwritten says that nothing can be written any more.
+func (r *runner) perform(ctx context.Context, s Step, n int) (failed, unwritten error) {
+	if s.Search && s.Fit.OK {
+		return r.search(ctx, s, n)
+	}
+	results, err := r.step(ctx, s, n)
+	return err, r.saveAll(results)
+}
+
+func (r *runner) saveAll(results []result) error {
+	for i := range results {
+		if err := r.save(&results[i].cell, results[i].records); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // step runs one step of the plan.
-func (r *runner) step(ctx context.Context, s Step, n int) (matrix.Cell, []stream.Record, error) {
+func (r *runner) step(ctx context.Context, s Step, n int) ([]result, error) {
+	if s.Phase == matrix.Offered && s.Fit.OK {
+		return r.paced(ctx, s, n)
+	}
+	c, records, err := r.single(ctx, s, n)
+	return []result{{c, records}}, err
+}
+
+// single runs a step of one cell.
+func (r *runner) single(ctx context.Context, s Step, n int) (matrix.Cell, []stream.Record, error) {
 	if !s.Fit.OK {
 		c := r.blank(s)
 		c.Raise(matrix.OverCapacity, s.Fit.Reason, s.Fit.Message)
@@ -413,12 +441,22 @@ func (r *runner) join(ctx context.Context, records []stream.Record) {
 	r.proxy.join(ctx, lives)
 }
 
-// blank is the cell of a step without numbers.
+// blank is the cell of a step without numbers; of several stages the first's.
 func (r *runner) blank(s Step) matrix.Cell {
-	return matrix.Cell{
+	c := matrix.Cell{
 		Type: "cell", V: matrix.Version, Phase: s.Phase, Context: s.Context, Concurrency: s.Concurrency,
 		Repeat: s.Repeat, Status: matrix.Valid, Warnings: []matrix.Warning{}, PerSecond: []float64{},
 	}
+	if s.Phase == matrix.Offered {
+		c.Offered = r.load(s, 0)
+	}
+	return c
+}
+
+// load is what one stage of a step offers, before anything was sent.
+func (r *runner) load(s Step, stage int) *matrix.OfferedLoad {
+	l := s.Load[stage]
+	return &matrix.OfferedLoad{Rate: l.Rate, Arrival: string(r.cfg.Arrival), Stage: stage, LengthS: l.For.Seconds()}
 }
 
 func (r *runner) redacted(err error) error {

@@ -47,7 +47,7 @@ func (s *slot) work(ctx context.Context) {
 		tail := s.c.r.prompts.tail(s.c.step.Context, s.c.step.Concurrency, s.c.step.Repeat, s.n, seq)
 		s.body = s.tmpl.append(s.body[:0], tail, id)
 		s.c.current[s.n].Store(&id)
-		out := s.run(ctx, shot{id: id, ttft: s.c.ttft, do: do, closing: &s.c.closing, retire: s.retire(id)})
+		out := s.run(ctx, shot{id: id, ttft: s.c.ttft, do: do, closing: &s.c.closing, retire: s.c.retire(id)})
 		s.c.current[s.n].Store(nil)
 		out.rec.ID, out.rec.Slot, out.rec.Seq = id, s.n, seq
 		out.rec.Context, out.rec.Concurrency = s.c.step.Context, s.c.step.Concurrency
@@ -90,16 +90,16 @@ func (s *slot) next(out *outcome) time.Duration {
 
 // retire returns what ends a looping stream. SGLang goes on generating for a
 // client that has left, so it is told first, while the stream is still open; the
-// slot does not wait for that.
-func (s *slot) retire(id string) func(*upstream.Response, func()) {
-	if !s.c.r.info.CanAbort {
+// lane does not wait for that.
+func (c *cell) retire(id string) func(*upstream.Response, func()) {
+	if !c.r.info.CanAbort {
 		return nil
 	}
 	return func(resp *upstream.Response, release func()) {
-		s.c.aborts.Go(func() {
+		c.aborts.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), abortTime)
 			defer cancel()
-			s.c.r.abort(ctx, id)
+			c.r.abort(ctx, id)
 			_ = resp.Close()
 			release()
 		})

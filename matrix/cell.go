@@ -26,6 +26,7 @@ type CellPhase string
 const (
 	Prefill CellPhase = "prefill"
 	Decode  CellPhase = "decode"
+	Offered CellPhase = "offered" // paced load; see OfferedLoad
 )
 
 // Cell is one line of the matrix: a prefill row or a (context, concurrency)
@@ -79,6 +80,7 @@ type Cell struct {
 	OpenNS         stream.Null[int64]   `json:"open_ns"` // window opening since the header line
 	Streams        int                  `json:"streams"` // records of this cell
 	FailedStreams  int                  `json:"failed_streams"`
+	Offered        *OfferedLoad         `json:"offered,omitempty"`
 	Warnings       []Warning            `json:"warnings"`
 }
 
@@ -175,6 +177,9 @@ type Config struct {
 	ReasoningEffort string         `json:"reasoning_effort,omitempty"` //
 	RequestSHA256   string         `json:"request_sha256,omitempty"`   // of a request body with an empty prompt: two runs with the same one asked for the same
 	Detect          map[string]int `json:"detect,omitempty"`           // limits of the repetition detector
+
+	Paced *PacedConfig `json:"paced,omitempty"` // load at rates in place of concurrency
+	SLO   *SLOConfig   `json:"slo,omitempty"`   // what was searched for
 }
 
 // Note is a remark in a run file, in the order of events.

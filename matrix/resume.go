@@ -13,9 +13,10 @@ import (
 )
 
 // Same reports whether two cells are measurements of the same thing: of one
-// phase, context, concurrency and repeat.
+// phase, context, concurrency and repeat, and of one paced load.
 func (c *Cell) Same(d *Cell) bool {
-	return c.Phase == d.Phase && c.Context == d.Context && c.Concurrency == d.Concurrency && c.Repeat == d.Repeat
+	return c.Phase == d.Phase && c.Context == d.Context && c.Concurrency == d.Concurrency && c.Repeat == d.Repeat &&
+		c.Offered.same(d.Offered)
 }
 
 // Final reports whether the cell needs no second measurement: it was neither cut

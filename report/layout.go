@@ -122,6 +122,7 @@ func arrange(run *matrix.Run) page {
 		p.tables = append(p.tables, cells.tables(m.title, m.of, m.mark, f)...)
 	}
 	p.tables = append(p.tables, allTable(run.Cells, f)...)
+	p.tables = append(p.tables, offeredTables(run, f)...)
 	p.notes = f.text
 	if slices.ContainsFunc(run.Cells, func(c matrix.Cell) bool { return provisional(&c, c.TotalTokS) }) {
 		p.legend = "? marks a provisional number: the status of its cell is not Valid."

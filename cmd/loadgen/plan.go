@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,7 +41,11 @@ func printPlan(w io.Writer, p *loadgen.Plan, have []matrix.Cell) error {
 	runs := 0
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		fmt.Fprintf(&b, "%-7s %8d × %-4d  ", s.Phase, s.Context, s.Concurrency)
+		level := strconv.Itoa(s.Concurrency)
+		if s.Phase == matrix.Offered || s.Search {
+			level = s.Level()
+		}
+		fmt.Fprintf(&b, "%-7s %8d × %-4s  ", s.Phase, s.Context, level)
 		switch c := cellOf(s, have); {
 		case c != nil:
 			fmt.Fprintf(&b, "in the file: %s\n", c.Status)

@@ -24,6 +24,7 @@ func runConfig(c *configs.Loadgen, loaded *configs.Loaded) loadgen.Config {
 		TTFTTimeout: c.TTFTTimeout, StallTimeout: c.StallTimeout, ConnectTimeout: c.ConnectTimeout,
 		MaxFailed: none(c.MaxFailed), Repeat: c.Repeat, Seed: c.Seed,
 		NoPrefill: c.NoPrefill, Events: c.Events,
+		Rates: c.Rate, Stages: stages(c.Stages), Arrival: loadgen.Arrival(c.Arrival), MaxOpen: c.MaxOpen, SLO: loadgen.SLO(c.SLO),
 		Limits:     c.Limits(),
 		ProxyAdmin: c.ProxyAdmin, Tool: "streamgauge " + program.Version(), Notes: map[string]string{},
 	}
@@ -83,8 +84,9 @@ func adopt(cfg *loadgen.Config, loaded *configs.Loaded, run *matrix.Run) {
 		unless(func() { cfg.KVTokens = h.Engine.KVTokens }, "kv-tokens")
 	}
 	unless(func() { // a context's prefill row is run before its cells
-		cfg.NoPrefill = len(run.Cells) > 0 && run.Cells[0].Phase == matrix.Decode
+		cfg.NoPrefill = len(run.Cells) > 0 && run.Cells[0].Phase != matrix.Prefill
 	}, "no-prefill")
+	adoptLoad(cfg, unless, c)
 	unless(func() { cfg.Repeat = c.Repeat }, "repeat")
 	unless(func() {
 		cfg.Seed = c.Seed
@@ -104,6 +106,32 @@ func adopt(cfg *loadgen.Config, loaded *configs.Loaded, run *matrix.Run) {
 				PeriodBytes: d["period_bytes"], PeriodChars: d["period_chars"]}
 		}, "detect-cycles", "detect-chars", "detect-whitespace", "detect-period-bytes", "detect-period-chars")
 	}
+}
+
+// adoptLoad is adopt for paced load and the search.
+func adoptLoad(cfg *loadgen.Config, unless func(take func(), names ...string), c *matrix.Config) {
+	if p := c.Paced; p != nil {
+		unless(func() {
+			cfg.Rates, cfg.Stages = p.Rates, nil
+			for _, s := range p.Stages {
+				cfg.Stages = append(cfg.Stages, loadgen.Pace{Rate: s.Rate, For: inSeconds(s.LengthS)})
+			}
+		}, "rate", "stages", "concurrency")
+		unless(func() { cfg.Arrival = loadgen.Arrival(p.Arrival) }, "arrival")
+		unless(func() { cfg.MaxOpen = p.MaxOpen }, "max-open")
+	}
+	if s := c.SLO; s != nil {
+		unless(func() { cfg.SLO = loadgen.SLO{TTFT: inSeconds(s.TTFTMS / 1e3), TBT: inSeconds(s.TBTMS / 1e3)} }, "slo")
+	}
+}
+
+// stages maps the configuration's stages to the run's.
+func stages(in []configs.Stage) []loadgen.Pace {
+	var out []loadgen.Pace
+	for _, s := range in {
+		out = append(out, loadgen.Pace{Rate: s.Rate, For: s.For})
+	}
+	return out
 }
 
 func inSeconds(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }

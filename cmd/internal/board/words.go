@@ -14,7 +14,7 @@ func StepName(s loadgen.Step) string {
 	if s.Phase == matrix.Prefill {
 		return fmt.Sprintf("prefill %d", s.Context)
 	}
-	return fmt.Sprintf("context %d, concurrency %d", s.Context, s.Concurrency)
+	return fmt.Sprintf("context %d, %s", s.Context, s.Level())
 }
 
 // Summary is a finished step in one line.
