@@ -100,15 +100,15 @@ type Record struct {
 	Type string `json:"type"` // "record"
 	V    int    `json:"v"`    // 1
 
-	ID          string     `json:"id"` // X-Request-Id
-	Context     int        `json:"context"`
-	Concurrency int        `json:"concurrency"`
-	Slot        int        `json:"slot"`
-	Seq         int        `json:"seq"` // of the slot, 0 first
-	Phase       Phase      `json:"phase"`
-	Model       string     `json:"model"`
-	Dialect     string     `json:"dialect"`
-	Status      Code `json:"status"` // HTTP, null: no response
+	ID          string `json:"id"` // X-Request-Id
+	Context     int    `json:"context"`
+	Concurrency int    `json:"concurrency"`
+	Slot        int    `json:"slot"`
+	Seq         int    `json:"seq"` // of the slot, 0 first
+	Phase       Phase  `json:"phase"`
+	Model       string `json:"model"`
+	Dialect     string `json:"dialect"`
+	Status      Code   `json:"status"` // HTTP, null: no response
 
 	SentNS            Null[int64] `json:"sent_ns"`      // since the header line
 	SentMonoNS        Null[int64] `json:"sent_mono_ns"` // CLOCK_MONOTONIC
