@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"strconv"
 	"sync"
@@ -48,7 +49,7 @@ func (c chunks) WriteTo(io.Writer) (n int64, err error) {
 			c.settle()
 			c.held = nil
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return n, nil
 		}
 		if err != nil {

@@ -37,7 +37,6 @@ type town struct {
 	p      *Proxy
 	engine *fasthttputil.InmemoryListener
 	http   *http.Client // to the proxy's data port
-	ids    int
 }
 
 func inTown(t *testing.T, profile sim.Profile, f func(w *town)) {

@@ -121,7 +121,7 @@ func TestLiveLeavesWholeRepliesOut(t *testing.T) {
 		defer watcher.close()
 		var s LiveState
 		watcher.next("state", &s)
-		go w.say(post("/v1/chat/completions", `{"model":"m","messages":[]}`))
+		go w.say(post("/v1/chat/completions", `{"model":"m","messages":[]}`)) //nolint:staticcheck // SA2002: dialling in memory does not fail
 		watcher.next("state", &s)
 		if s.Open != 1 || s.Whole != 1 || !s.Streams[0].Whole {
 			t.Errorf("%d open, %d whole, want one that is not streamed", s.Open, s.Whole)
