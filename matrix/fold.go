@@ -71,6 +71,14 @@ func FoldDecode(in DecodeInput) Cell {
 	c.TTFT, c.TBT, c.Gaps = QuantilesOf(&s.ttft), QuantilesOf(&s.tbt), QuantilesOf(in.Gaps)
 	c.TTFTSteady = QuantilesOf(&s.ttftSteady)
 	c.TTFTMS = scale(median(s.burst), 1e-6)
+	// The cell's medians are exact; the histogram's own are near them. One cell
+	// must not print two.
+	if c.TTFTMS.OK {
+		c.TTFT.P50 = c.TTFTMS
+	}
+	if c.TBTMS.OK {
+		c.TBT.P50 = c.TBTMS
+	}
 	if s.events > 0 {
 		c.TokensPerEvent = stream.Some(s.tokens / float64(s.events))
 	}
@@ -104,6 +112,10 @@ func FoldDecode(in DecodeInput) Cell {
 	if s.hidden > 0 {
 		c.Warn("hidden_reasoning", fmt.Sprintf(
 			"%d streams generated tokens out of sight: they have no rate and no time between tokens", s.hidden))
+	}
+	if len(s.rates) == 0 && s.hidden == 0 && s.events > 0 {
+		c.Warn("no_rate", fmt.Sprintf(
+			"no stream had %d tokens and %v between its first and last event in the window, so there is no rate per request", minRateTokens, minRateSpan))
 	}
 	if n := waitShare(s); n > 0.1 {
 		c.Warn("many_restarts", fmt.Sprintf("waits for first tokens of restarted streams took %.0f %% of the stream-time", 100*n))

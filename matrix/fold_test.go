@@ -290,3 +290,24 @@ func TestFailureSentenceNamesTheCause(t *testing.T) {
 		t.Errorf("message %q does not name the cause", c.Message)
 	}
 }
+
+// TestFoldShortStreamsSayWhyTheyHaveNoRate: a valid cell that lacks two of its
+// four numbers says so.
+func TestFoldShortStreamsSayWhyTheyHaveNoRate(t *testing.T) {
+	r := steady(0, 10*time.Millisecond)
+	r.Window.LastNS = stream.Some(int64(900e6))
+	c := FoldDecode(input(r))
+	if c.RequestTokS.OK || len(c.Warnings) != 1 || c.Warnings[0].Code != "no_rate" {
+		t.Errorf("rate %+v, warnings %+v; want none and no_rate", c.RequestTokS, c.Warnings)
+	}
+}
+
+// TestFoldPrintsOneMedian: the median and the p50 of one cell are one number.
+func TestFoldPrintsOneMedian(t *testing.T) {
+	a, b := steady(0, 10*time.Millisecond), steady(1, 20*time.Millisecond)
+	b.TTFTNS = stream.Some(int64(300e6))
+	c := FoldDecode(input(a, b))
+	if c.TTFT.P50 != c.TTFTMS || c.TBT.P50 != c.TBTMS || c.TTFTMS.V != 250 {
+		t.Errorf("TTFT %v and %v, TBT %v and %v", c.TTFTMS, c.TTFT.P50, c.TBTMS, c.TBT.P50)
+	}
+}

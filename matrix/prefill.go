@@ -51,6 +51,9 @@ func FoldPrefill(context int, records []stream.Record) Cell {
 	c.TotalTokS, c.TTFTMS = median(rates), scale(median(ttfts), 1e-6)
 	c.Completed = stream.Some(len(rates))
 	c.TTFT, c.Hist.TTFT = QuantilesOf(&h), &h
+	if c.TTFTMS.OK {
+		c.TTFT.P50 = c.TTFTMS
+	}
 	if len(prompts) > 0 {
 		c.PromptTokens = stream.Some(medianInt(prompts))
 	}

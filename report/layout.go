@@ -82,13 +82,18 @@ func (f *footnotes) marks(c *matrix.Cell) string {
 
 // numbers returns the marks alone, "1,2".
 func (f *footnotes) numbers(c *matrix.Cell) string {
-	var ns []string
+	var ns []int
 	for _, text := range remarks(c) {
-		if n := strconv.Itoa(f.mark(text)); !slices.Contains(ns, n) {
+		if n := f.mark(text); !slices.Contains(ns, n) {
 			ns = append(ns, n)
 		}
 	}
-	return strings.Join(ns, ",")
+	slices.Sort(ns)
+	words := make([]string, len(ns))
+	for i, n := range ns {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ",")
 }
 
 // remarks are what a cell's footnotes say: the reason of its status, then its

@@ -19,10 +19,10 @@ func contextLabel(tokens int) string {
 // significant prints v with about five significant digits and no exponent: more
 // is not there to be had from a stopwatch on a socket.
 func significant(v float64) string {
-	switch {
-	case v >= 10000:
+	switch { // by what is printed: 99.997 is 100.0
+	case v >= 9999.95:
 		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 100:
+	case v >= 99.995:
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	default:
 		return strconv.FormatFloat(v, 'f', 2, 64)
