@@ -14,6 +14,7 @@ import (
 	"github.com/streamgauge/streamgauge/detect"
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
 )
 
 // header is the first line of the run file.
@@ -21,25 +22,32 @@ func (r *runner) header(now time.Time, bodySum string) matrix.Header {
 	h := matrix.Header{
 		Type: "header", V: matrix.Version, Tool: r.cfg.Tool, Start: now.UTC(), StartMonoNS: int64(stamp.FromTime(now)),
 		Host:   matrix.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(), Kernel: kernelRelease()},
-		Engine: r.engineHeader(), Notes: maps.Clone(r.cfg.Notes), Warnings: []matrix.Warning{}, Definitions: r.definitions(),
+		Engine: r.engineHeader(), Notes: r.notes(), Warnings: []matrix.Warning{}, Definitions: r.definitions(),
 		Config: matrix.Config{
 			URL: r.deps.Target.URL, Endpoint: r.cfg.Endpoint, Contexts: r.plan.Contexts, Concurrency: r.plan.Concurrency,
 			DurationS: r.cfg.Duration.Seconds(), SettleS: r.cfg.Settle.Seconds(), MaxTokens: r.cfg.MaxTokens,
 			ForceLength: r.cfg.ForceLength, OnLoop: string(r.cfg.OnLoop), Prefix: string(r.cfg.Prefix),
-			KVRule: string(r.cfg.KVRule), MaxFailed: r.cfg.MaxFailed, Repeat: r.cfg.Repeat, Seed: r.cfg.Seed,
+			KVRule: string(r.cfg.KVRule), MaxFailed: r.cfg.MaxFailed, Repeat: r.cfg.Repeat, Seed: r.cfg.Seed, NoPrefill: r.cfg.NoPrefill,
 			Ask: r.cfg.Ask, BodySHA256: bodySum, Extra: r.extra(),
 			Salt: r.cfg.Salt, Temperature: r.cfg.Temperature, TopP: r.cfg.TopP, Thinking: r.cfg.Thinking, ReasoningEffort: r.cfg.Effort,
 			RequestSHA256: r.requestSum(), Detect: detectHeader(r.cfg.Limits),
 			Paced: r.cfg.pacedHeader(), SLO: r.cfg.SLO.header(),
 		},
 	}
-	if h.Notes == nil {
-		h.Notes = map[string]string{}
-	}
 	if r.proxy != nil {
 		h.Proxy = r.proxy.name
 	}
 	return h
+}
+
+// notes are the user's, without this run's credentials and without what looks
+// like somebody's: a run file is made to be sent to others.
+func (r *runner) notes() map[string]string {
+	notes := stream.RedactNotes(r.cfg.Notes)
+	for name, text := range notes {
+		notes[name] = r.redact.String(text)
+	}
+	return notes
 }
 
 func (r *runner) engineHeader() matrix.Engine {

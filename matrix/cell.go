@@ -170,6 +170,7 @@ type Config struct {
 	BodySHA256  string   `json:"body_sha256"` // of the first request body of the plan
 	Extra       []string `json:"extra,omitempty"`
 
+	NoPrefill       bool           `json:"no_prefill,omitempty"`       // no prefill rows were asked for
 	Salt            string         `json:"salt,omitempty"`             // of the prompts, beside the seed
 	Temperature     *float64       `json:"temperature,omitempty"`      // nil: not sent, as those below
 	TopP            *float64       `json:"top_p,omitempty"`            //

@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"io"
-	"maps"
 	"strconv"
 	"strings"
 
@@ -115,11 +114,9 @@ func startWord(h *matrix.Header) string {
 
 // shareable is the header with the user's notes redacted.
 func shareable(h matrix.Header) matrix.Header {
-	notes := maps.Clone(h.Notes)
-	for k, v := range notes {
-		notes[k] = redact(v)
+	if h.Notes != nil {
+		h.Notes = stream.RedactNotes(h.Notes)
 	}
-	h.Notes = notes
 	return h
 }
 

@@ -83,8 +83,10 @@ func adopt(cfg *loadgen.Config, loaded *configs.Loaded, run *matrix.Run) {
 	if h.Engine.Sources["kv_tokens"] == "--kv-tokens" {
 		unless(func() { cfg.KVTokens = h.Engine.KVTokens }, "kv-tokens")
 	}
-	unless(func() { // a context's prefill row is run before its cells
-		cfg.NoPrefill = len(run.Cells) > 0 && run.Cells[0].Phase != matrix.Prefill
+	unless(func() {
+		// Files from before the key was written show it in their cells: a
+		// context's prefill row is run before them.
+		cfg.NoPrefill = c.NoPrefill || len(run.Cells) > 0 && run.Cells[0].Phase != matrix.Prefill
 	}, "no-prefill")
 	adoptLoad(cfg, unless, c)
 	unless(func() { cfg.Repeat = c.Repeat }, "repeat")
