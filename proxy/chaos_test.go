@@ -124,6 +124,46 @@ func TestChaosUpstream(t *testing.T) {
 	eventually(t, "all records are there", func() bool { return len(w.records()) == n })
 }
 
+// TestChaosStale sends requests to upstreams that close idle connections after
+// 200 ms, at about the moment at which they do: no client sees that. Each of the
+// proxies has one client, so that its only connection is the one that goes stale.
+func TestChaosStale(t *testing.T) {
+	n := size(400, 10_000)
+	const at = 40
+	var failed, dials, retries atomic.Int64
+	crowd(at, at, func(i int) {
+		w := sockets(t, Config{}, sim.Always(sim.Script{Framing: sim.ByLength, Idle: 200 * time.Millisecond, Writes: []sim.Write{{Bytes: []byte("ok")}}}))
+		defer w.close()
+		r := rand.New(rand.NewPCG(3, uint64(i)))
+		c, err := w.dial()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		br := bufio.NewReaderSize(c, 64<<10)
+		for range n / at {
+			<-time.After(195*time.Millisecond + time.Duration(r.IntN(10_000))*time.Microsecond)
+			a := hear(t, c, br, post("/v1/embeddings", `{"input":"x"}`))
+			if a.status != 200 || a.err != nil || string(a.body) != "ok" {
+				failed.Add(1)
+				t.Logf("got %d %q (%v)", a.status, a.header.Get(errorHeader), a.err)
+				return
+			}
+		}
+		s := w.p.backends[0].client.Stats()
+		dials.Add(s.Dials)
+		retries.Add(s.Retries)
+	})
+	if failed.Load() != 0 {
+		t.Errorf("%d of %d clients saw an error", failed.Load(), at)
+	}
+	t.Logf("%d requests, %d connections to the upstreams, %d sent a second time", n, dials.Load(), retries.Load())
+	if dials.Load() <= at {
+		t.Error("no connection went stale: nothing was tested")
+	}
+}
+
 // TestGiantLine: a line without an end is forwarded, and not kept.
 func TestGiantLine(t *testing.T) {
 	n := size(20<<20, 100<<20)
