@@ -5,7 +5,7 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 FUZZTIME ?= 20s
 
-.PHONY: help build test lint fmt e2e truth bench bench chaos bench-proxy-loadgen fuzz demo browser screenshots engines clean
+.PHONY: help build test lint fmt e2e truth bench bench-loadgen bench-proxy chaos fuzz demo browser screenshots engines clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
