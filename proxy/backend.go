@@ -30,6 +30,8 @@ type backend struct {
 	failures atomic.Int64 // in a row: no connection, or no answer
 	until    atomic.Int64 // stamp.Instant until which it is set aside, or forEver
 	probed   bool         // it is asked for its health
+	answers  atomic.Bool  // it has answered since the start and since its last failure
+	doubt    chan<- struct{}
 	log      zerolog.Logger
 
 	served atomic.Pointer[[]ServedModel] // nil until it was asked
@@ -38,7 +40,8 @@ type backend struct {
 // forEver is the until of an upstream that a probe will take back.
 const forEver = math.MaxInt64
 
-func newBackend(b base, cfg *Config, log zerolog.Logger) *backend {
+// newBackend makes an upstream that tells doubt when it stops answering.
+func newBackend(b base, cfg *Config, log zerolog.Logger, doubt chan<- struct{}) *backend {
 	c := &upstream.Client{
 		Addr: b.addr,
 		Host: b.host,
@@ -53,7 +56,7 @@ func newBackend(b base, cfg *Config, log zerolog.Logger) *backend {
 		MaxIdle:    cfg.UpstreamIdle,
 		MaxConns:   cfg.MaxConns,
 	}
-	be := &backend{base: b, client: c, probed: cfg.HealthPath != "", log: log}
+	be := &backend{base: b, client: c, probed: cfg.HealthPath != "", log: log, doubt: doubt}
 	if b.tls {
 		be.settings.Store(upstreamTLS(cfg.UpstreamTLS))
 		c.Dialer.TLSNow = be.settings.Load
@@ -79,6 +82,12 @@ func (b *backend) state(now stamp.Instant) UpstreamState {
 // failed notes that the upstream could not be reached or did not answer.
 func (b *backend) failed() {
 	n := b.failures.Add(1)
+	if b.answers.Swap(false) {
+		select {
+		case b.doubt <- struct{}{}:
+		default: // it is known already
+		}
+	}
 	if n < ejectAfter {
 		return
 	}
@@ -97,6 +106,9 @@ func (b *backend) ejected() bool { return b.until.Load() != 0 }
 // answered notes a response, whatever its status: a 503 is the engine's own
 // word, and clients know what to do with it.
 func (b *backend) answered() {
+	if !b.answers.Load() {
+		b.answers.Store(true)
+	}
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 		if b.until.Swap(0) != 0 {

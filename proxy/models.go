@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sort"
@@ -21,12 +22,22 @@ const retryModels = 5 * time.Second
 // be label values, until ctx ends.
 func (p *Proxy) refreshModels(ctx context.Context) {
 	served := map[*backend][]string{}
+	away := map[*backend]bool{} // those that could not be reached, and were told of
 	for {
 		wait := p.cfg.ModelsEvery
 		for _, b := range p.backends {
 			models, err := p.listModels(ctx, b)
 			if ctx.Err() != nil {
 				return
+			}
+			var silent *upstream.Error
+			switch lost := errors.As(err, &silent) && !errors.Is(err, upstream.ErrNoFreeConns); {
+			case lost && !away[b]:
+				p.log.Warn().Err(err).Str("upstream", b.name).Msg("upstream does not answer")
+				away[b] = true
+			case !lost && away[b]:
+				p.log.Info().Str("upstream", b.name).Msg("upstream answers")
+				away[b] = false
 			}
 			if err != nil {
 				// The last list stands: an engine that restarts serves the
@@ -47,6 +58,14 @@ func (p *Proxy) refreshModels(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
+		case <-p.doubt:
+			// Nothing may be sent to a proxy that is not ready, so no request
+			// would find out that the upstream is back.
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(retryModels):
+			}
 		}
 	}
 }
@@ -79,7 +98,8 @@ func parseModels(r io.Reader) ([]ServedModel, error) {
 	return list.Data, nil
 }
 
-// listModels asks one upstream for the models it serves.
+// listModels asks one upstream for the models it serves. Like a request's, its
+// answer or failure counts for the upstream's state.
 func (p *Proxy) listModels(ctx context.Context, b *backend) ([]ServedModel, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -89,9 +109,16 @@ func (p *Proxy) listModels(ctx context.Context, b *backend) ([]ServedModel, erro
 	}
 	r, err := b.client.Do(ctx, &req)
 	if err != nil {
+		// An engine may be too busy to answer this in time, and its streams well.
+		if ctx.Err() == nil && !upstream.IsTimeout(err) && !errors.Is(err, upstream.ErrNoFreeConns) {
+			b.failed()
+		}
 		return nil, err
 	}
 	defer func() { _ = r.Close() }()
+	if !b.probed || !b.ejected() { // else its health path has the word
+		b.answered()
+	}
 	if r.Status != 200 {
 		return nil, fmt.Errorf("models: status %d", r.Status)
 	}

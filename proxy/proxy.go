@@ -34,6 +34,7 @@ type Proxy struct {
 	metrics  *metrics.Set
 	backends []*backend
 	turn     atomic.Uint64
+	doubt    chan struct{} // an upstream has stopped answering: ask soon
 	watcher  *stamp.Watcher
 	rules    atomic.Pointer[rules]
 	tls      atomic.Pointer[tls.Config] // of the data port; nil without
@@ -75,7 +76,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 	}
 	p := &Proxy{
 		cfg: cfg, log: log, metrics: metrics.New(cfg.Version), runID: hex.EncodeToString(run[:]),
-		open: map[*exchange]struct{}{}, empty: make(chan struct{}), live: newLive(),
+		open: map[*exchange]struct{}{}, empty: make(chan struct{}), live: newLive(), doubt: make(chan struct{}, 1),
 	}
 	p.faults = log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second})
 	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, EventLog: true, MaxLog: maxLog}
@@ -88,7 +89,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 		if err != nil {
 			return nil, err
 		}
-		b := newBackend(u, &cfg, log)
+		b := newBackend(u, &cfg, log, p.doubt)
 		p.backends = append(p.backends, b)
 		p.metrics.UpstreamUp(b.name, func() float64 {
 			if b.up(stamp.Now()) {
@@ -244,8 +245,11 @@ func (p *Proxy) notReady() string {
 		return "draining"
 	}
 	now := stamp.Now()
+	// Where nothing is asked, an upstream counts as answering until it is set
+	// aside: not ready for want of traffic would keep the traffic away.
+	asks := p.cfg.ModelsEvery > 0
 	for _, b := range p.backends {
-		if b.up(now) {
+		if b.up(now) && (b.answers.Load() || !asks) {
 			return ""
 		}
 	}
