@@ -74,7 +74,15 @@ func TestMistakesAreOneClearSentence(t *testing.T) {
 		{"no such token file", with("--admin-token-file", "/no/such"), 2, []string{"/no/such"}, true},
 		{"data port in use", with("--listen", taken.Addr().String()), 1, []string{"--listen", taken.Addr().String(), "in use"}, false},
 		{"admin port in use", with("--admin", taken.Addr().String()), 1, []string{"--admin", taken.Addr().String(), "in use"}, false},
-		{"unwritable records", with("--record", "/no/such/records.ndjson"), 2, []string{"/no/such/records.ndjson"}, false},
+		{"unwritable records", with("--record", "/no/such/records.ndjson"), 2, []string{"--record: /no/such/records.ndjson cannot be written"}, true},
+		{"records into a folder", with("--record", t.TempDir()), 2, []string{"--record: ", "is a folder"}, true},
+		{"a policy that is none", with("--policy", "kill"), 2, []string{"--policy: ", `"kill"`}, true},
+		{"a policy without its detector", with("--detect", "off", "--policy", "cut"), 2, []string{"--policy: ", "detector"}, true},
+		{"usage on an unknown route", with("--inject-usage", "nope"), 2, []string{"--inject-usage: ", `"nope"`}, true},
+		{"a health path that is none", with("--health-path", "health"), 2, []string{"--health-path: ", `"health"`}, true},
+		{"everything at once", []string{"--admin", "0.0.0.0:9466", "--record", "/no/such/x", "--policy", "kill", "--policy", "cut", "--detect", "off",
+			"--inject-usage", "nope", "--drain", "soon", "--admin-token-file", ""}, 2,
+			[]string{"missing: --upstream", "--admin: 0.0.0.0:9466", "--record: ", `--policy: policy "kill"`, `--policy: policy "cut"`, "--inject-usage: ", "--drain: "}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, _, stderr := invoke(t, tc.args...)
@@ -84,6 +92,20 @@ func TestMistakesAreOneClearSentence(t *testing.T) {
 				told(t, code, stderr, 2, tc.want)
 			}
 		})
+	}
+}
+
+// TestAdminByNameOfAnotherInterface: what only the open port tells is refused too.
+func TestAdminByNameOfAnotherInterface(t *testing.T) {
+	ln, err := openAdmin("0.0.0.0:0", false)
+	if err == nil || !strings.Contains(err.Error(), "--admin: ") || ln != nil {
+		t.Errorf("got %v, %v, want a refusal that names --admin", ln, err)
+	}
+	if ln, err = openAdmin("0.0.0.0:0", true); err != nil {
+		t.Fatalf("with a token: %v", err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -244,4 +266,15 @@ func TestDrain(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, stderr.String())
 		}
 	})
+}
+
+// TestNoMistakeFollowsFromAnother: a setting that could not be read is not judged
+// as if it had been given empty.
+func TestNoMistakeFollowsFromAnother(t *testing.T) {
+	code, _, stderr := invoke(t, "check-config", "--upstream", "h:1", "--detect", "maybe", "--policy", "cut",
+		"--admin", ":9464", "--admin-token-file", "/no/such")
+	told(t, code, stderr, 2, []string{"--upstream: ", "--detect: ", "--admin-token-file: "})
+	if n := strings.Count(stderr, "\n"); n != 4 { // and where help is
+		t.Errorf("%d lines, want 4:\n%s", n, stderr)
+	}
 }

@@ -72,14 +72,14 @@ type doors struct {
 	loaded              configs.Loaded
 }
 
-// settings reads the configuration and makes the proxy's.
+// settings reads the configuration and makes the proxy's. Its error is every
+// mistake, a line each, that names the setting.
 func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 	c, loaded, err := configs.LoadProxy(fs)
-	if err == nil {
-		err = loaded.Require("upstream")
-	}
-	if err != nil {
-		return proxy.Config{}, doors{}, err
+	errs := []error{err}
+	read := func(name string) bool { return loaded.Sources[name] != "" } // else it is among err
+	if read("upstream") {
+		errs = append(errs, loaded.Require("upstream"))
 	}
 	cfg := proxy.Config{
 		Upstreams: c.Upstreams,
@@ -89,13 +89,12 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 		UpstreamIdle: c.KeepaliveIdle, Drain: off(c.Drain), KeepHalfClosed: c.HalfClose == "stay",
 		HealthPath: c.HealthPath, HealthEvery: c.HealthEvery,
 		UserStamps: c.Stamps == "user", Models: c.Models, ModelsEvery: off(c.ModelsEvery),
-		Limits: c.Limits(), NoDetect: !c.Detect,
+		Limits: c.Limits(), NoDetect: read("detect") && !c.Detect,
 		Records: c.Ring, RecordBytes: c.RingBytes,
 		RecordFile: c.Record, RecordFileSize: c.RecordMaxSize, RecordFileKeep: c.RecordKeep,
 		StoreText: c.StoreText, AccessShare: c.AccessLogSample,
 		Version: program.Version(),
 	}
-	var errs []error
 	secret := func(path string, to *string) {
 		if path != "" {
 			var err error
@@ -112,17 +111,25 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 		cfg.Policies = append(cfg.Policies, policy)
 	}
 	cfg.InjectUsage = c.InjectUsage
+	errs = append(errs, partMistakes(&cfg)...)
 	secret(c.AdminTokenFile, &cfg.AdminToken)
 	secret(c.ModelsKeyFile, &cfg.ModelsKey)
 	cfg.UpstreamTLS, err = program.ClientTLS(c.CA, c.Cert, c.TLSKey, c.Insecure)
 	errs = append(errs, err)
 	cfg.TLS, err = serverTLS(c.ListenCert, c.ListenKey)
-	errs = append(errs, err, cfg.Validate())
-	if c.AdminTokenFile == "" && public(c.Admin) {
-		errs = append(errs, fmt.Errorf("--admin: %s can be reached from other hosts: give --admin-token-file, or listen on 127.0.0.1", c.Admin))
+	errs = append(errs, err, recordMistake(c.Record))
+	if read("admin-token-file") && c.AdminTokenFile == "" && public(c.Admin) {
+		errs = append(errs, publicAdmin(c.Admin))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return proxy.Config{}, doors{}, err
 	}
 	d := doors{c.Listen, c.Admin, c.LogLevel, c.LogFormat, c.AccessLog, c.Drain, loaded.Warnings, loaded}
-	return cfg, d, errors.Join(errs...)
+	return cfg, d, cfg.Validate()
+}
+
+func publicAdmin(address string) error {
+	return fmt.Errorf("--admin: %s can be reached from other hosts: give --admin-token-file, or listen on 127.0.0.1", address)
 }
 
 // public reports whether an address is other hosts' to reach. A name is not looked
@@ -134,6 +141,19 @@ func public(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && !ip.IsLoopback()
+}
+
+// openAdmin opens the admin port. A name may turn out to be an address that other
+// hosts reach.
+func openAdmin(address string, guarded bool) (net.Listener, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--admin: %w", err)
+	}
+	if at := ln.Addr().String(); !guarded && public(at) {
+		return nil, errors.Join(publicAdmin(at), ln.Close())
+	}
+	return ln, nil
 }
 
 // serve runs the proxy until ctx is done, then drains it. reload is called at
@@ -150,14 +170,17 @@ func serve(ctx context.Context, cfg proxy.Config, d doors, log zerolog.Logger, r
 	if err != nil {
 		return errors.Join(fmt.Errorf("--listen: %w", err), p.Shutdown(ctx))
 	}
+	// No request is taken before both ports are known to be right.
+	var admin net.Listener
+	if d.admin != "off" {
+		if admin, err = openAdmin(d.admin, cfg.AdminToken != ""); err != nil {
+			return errors.Join(err, data.Close(), p.Shutdown(ctx))
+		}
+	}
 	done := make(chan error, 2)
 	running := 1
 	go func() { done <- p.Serve(data) }()
-	if d.admin != "off" {
-		admin, err := net.Listen("tcp", d.admin)
-		if err != nil {
-			return errors.Join(fmt.Errorf("--admin: %w", err), p.Shutdown(ctx), <-done)
-		}
+	if admin != nil {
 		running++
 		go func() { done <- p.ServeAdmin(admin) }()
 		log.Info().Str("admin", "http://"+admin.Addr().String()).Msg("metrics and records")
