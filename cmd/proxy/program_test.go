@@ -80,6 +80,7 @@ func TestMistakesAreOneClearSentence(t *testing.T) {
 		{"a policy without its detector", with("--detect", "off", "--policy", "cut"), 2, []string{"--policy: ", "detector"}, true},
 		{"usage on an unknown route", with("--inject-usage", "nope"), 2, []string{"--inject-usage: ", `"nope"`}, true},
 		{"a health path that is none", with("--health-path", "health"), 2, []string{"--health-path: ", `"health"`}, true},
+		{"itself", []string{"--upstream", "http://127.0.0.1:9000", "--listen", ":9000"}, 2, []string{"--upstream: http://127.0.0.1:9000 is the proxy itself", "--listen :9000"}, true},
 		{"everything at once", []string{"--admin", "0.0.0.0:9466", "--record", "/no/such/x", "--policy", "kill", "--policy", "cut", "--detect", "off",
 			"--inject-usage", "nope", "--drain", "soon", "--admin-token-file", ""}, 2,
 			[]string{"missing: --upstream", "--admin: 0.0.0.0:9466", "--record: ", `--policy: policy "kill"`, `--policy: policy "cut"`, "--inject-usage: ", "--drain: "}, true},

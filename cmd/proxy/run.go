@@ -121,6 +121,7 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 	if read("admin-token-file") && c.AdminTokenFile == "" && public(c.Admin) {
 		errs = append(errs, publicAdmin(c.Admin))
 	}
+	errs = append(errs, selfMistakes(c.Upstreams, c.Listen, c.Admin)...)
 	if err := errors.Join(errs...); err != nil {
 		return proxy.Config{}, doors{}, err
 	}
