@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -50,17 +51,25 @@ func Is(err error, kind ErrorKind) bool {
 	return errors.As(err, &e) && e.Kind == kind
 }
 
-// transportError turns what net/http returned into a sentence. The *url.Error
-// is taken off first: it repeats the address with its query.
+// notHTTP is how net/http begins its words for an answer that is none.
+const notHTTP = "malformed HTTP response"
+
+// transportError turns what net/http returned into a sentence.
 func (c *call) transportError(ctx context.Context, address string, err error) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return NoAnswer(c.red, address, err)
+}
+
+// NoAnswer is the sentence for a request to address that net/http returned err
+// for. The *url.Error is taken off first: it repeats the address with its query.
+func NoAnswer(red *Redactor, address string, err error) *Error {
 	var ue *url.Error
 	if errors.As(err, &ue) {
 		err = ue.Err
 	}
-	if cause := context.Cause(ctx); cause != nil && errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	where := c.red.String(bare(address))
+	where := red.String(bare(address))
 	e := &Error{Kind: Unreachable, Err: err}
 	var (
 		certificate *tls.CertificateVerificationError
@@ -88,8 +97,14 @@ func (c *call) transportError(ctx context.Context, address string, err error) er
 		e.Message = fmt.Sprintf("cannot reach %s: connection refused", where)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		e.Message = fmt.Sprintf("cannot reach %s: no answer in time", where)
+	case strings.Contains(err.Error(), notHTTP+` "\x15\x03`): // a TLS alert, RFC 8446 section 5.1
+		e.Kind, e.Message = BadTLS, fmt.Sprintf("%s speaks TLS: try https://", where)
+	case strings.Contains(err.Error(), "malformed HTTP"):
+		e.Message = fmt.Sprintf("%s does not speak HTTP: another kind of server is at this address", where)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		e.Message = fmt.Sprintf("%s closed the connection without a whole answer", where)
 	default:
-		e.Message = fmt.Sprintf("cannot reach %s: %s", where, c.red.String(err.Error()))
+		e.Message = fmt.Sprintf("cannot reach %s: %s", where, red.String(err.Error()))
 	}
 	return e
 }

@@ -183,3 +183,35 @@ func TestR14ContextOverflow(t *testing.T) {
 		}
 	}
 }
+
+// A port where something else listens: its first bytes are an answer to no
+// request of HTTP.
+func TestNoHTTPServer(t *testing.T) {
+	for _, tc := range []struct {
+		name, first string
+		kind        ErrorKind
+		want        string // after the address
+	}{
+		{"SSH", "SSH-2.0-OpenSSH_9.6\r\n", Unreachable, " does not speak HTTP: another kind of server is at this address"},
+		{"a TLS alert", "\x15\x03\x01\x00\x02\x02\x46", BadTLS, " speaks TLS: try https://"},
+		{"no answer", "", Unreachable, " closed the connection without a whole answer"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() {
+					defer theirs.Close()
+					if _, err := theirs.Read(make([]byte, 4096)); err == nil {
+						_, _ = theirs.Write([]byte(tc.first))
+					}
+				}()
+				return ours, nil
+			}}
+			defer transport.CloseIdleConnections()
+			_, err := Probe(t.Context(), &Target{URL: "http://other.test:22", Transport: transport}, "")
+			if want := "http://other.test:22/v1/models" + tc.want; err == nil || err.Error() != want || !Is(err, tc.kind) {
+				t.Errorf("got %v, want %s (%s)", err, want, tc.kind)
+			}
+		})
+	}
+}

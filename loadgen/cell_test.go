@@ -88,8 +88,11 @@ func TestR15(t *testing.T) {
 			want(t, cellOf(t, out, matrix.Decode, 0, 128), matrix.Skipped, "larger", "concurrency 64")
 			c := cellOf(t, out, matrix.Decode, 0, 64)
 			want(t, c, matrix.OverCapacity, "admitted", "admitted 16 of 64")
-			if math.Abs(c.AvgActive.V-64) > .01 || math.Abs(c.AvgDecoding.V-16) > .01 {
-				t.Errorf("%.2f active and %.2f decoding, want 64 and 16", c.AvgActive.V, c.AvgDecoding.V)
+			// A stream decodes from its first event to its last, so each of the 16
+			// lacks up to one gap of 50 ms where the window cuts it.
+			gap := .05 / c.MeasuredS.V
+			if math.Abs(c.AvgActive.V-64) > .01 || c.AvgDecoding.V > 16.001 || c.AvgDecoding.V < 16*(1-gap)-.001 {
+				t.Errorf("%.3f active and %.3f decoding, want 64, and 16 less a gap a stream", c.AvgActive.V, c.AvgDecoding.V)
 			}
 			if math.Abs(c.TotalTokS.V-320) > 2 {
 				t.Errorf("total %.1f tok/s, want the measured 320", c.TotalTokS.V)

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/streamgauge/streamgauge/engine"
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/stream"
@@ -31,6 +34,7 @@ const (
 type proxyRecords struct {
 	base   string // admin address
 	name   string // "proxy VERSION at DATA", for the header
+	data   string // host:port of its data port, "" unknown
 	http   *http.Client
 	cursor string
 }
@@ -50,6 +54,7 @@ func findProxy(ctx context.Context, base string, transport http.RoundTripper) (*
 		return nil, fmt.Errorf("proxy admin port: %s/version is not that of our proxy", p.base)
 	}
 	p.name, p.cursor = fmt.Sprintf("proxy %s at %s", v.Version, v.Data), v.Cursor
+	p.data = v.Data
 	return p, nil
 }
 
@@ -60,7 +65,7 @@ func (p *proxyRecords) get(ctx context.Context, path string) (*http.Response, er
 	}
 	resp, err := p.http.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, engine.NoAnswer(nil, p.base, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()
@@ -82,7 +87,12 @@ func (p *proxyRecords) pull(ctx context.Context, want map[string]bool) (map[stri
 	got := make(map[string]*stream.Record, len(want))
 	deadline := stamp.Now().Add(joinWait)
 	for {
-		if err := p.read(ctx, want, got); err != nil {
+		err := p.read(ctx, func(rec *stream.Record) {
+			if want[rec.ID] {
+				got[rec.ID] = rec
+			}
+		})
+		if err != nil {
 			return got, err
 		}
 		if len(got) == len(want) || stamp.Now() >= deadline || !sleep(ctx, joinPoll) {
@@ -91,7 +101,8 @@ func (p *proxyRecords) pull(ctx context.Context, want map[string]bool) (map[stri
 	}
 }
 
-func (p *proxyRecords) read(ctx context.Context, want map[string]bool, got map[string]*stream.Record) error {
+// read visits the records since the last reading.
+func (p *proxyRecords) read(ctx context.Context, visit func(*stream.Record)) error {
 	resp, err := p.get(ctx, "/records?events=1&since="+p.cursor)
 	if err != nil {
 		return err
@@ -100,18 +111,62 @@ func (p *proxyRecords) read(ctx context.Context, want map[string]bool, got map[s
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 64<<10), maxLine)
 	for lines.Scan() {
-		rec := &stream.Record{}
-		if err := json.Unmarshal(lines.Bytes(), rec); err != nil {
+		rec, err := stream.ParseRecord(lines.Bytes())
+		if err != nil {
 			return fmt.Errorf("a line of %s/records: %w", p.base, err)
 		}
-		if want[rec.ID] {
-			got[rec.ID] = rec
-		}
+		visit(rec)
 	}
 	if next := resp.Header.Get(cursorField); next != "" {
 		p.cursor = next
 	}
 	return lines.Err()
+}
+
+// outOfPath is the sentence for a proxy that the requests to server do not pass,
+// "" when they do. Its data port may have another name than the one we use (a
+// container, a balancer in front), so only the lack of a record of what was just
+// sent says that it is elsewhere.
+func (p *proxyRecords) outOfPath(ctx context.Context, server string) string {
+	if p.data == "" || sameAddress(p.data, server) {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminWait)
+	defer cancel()
+	seen := false
+	for deadline := stamp.Now().Add(joinWait); ; {
+		// A port that gives no records shows in each cell.
+		if err := p.read(ctx, func(*stream.Record) { seen = true }); err != nil || seen {
+			return ""
+		}
+		if stamp.Now() >= deadline || !sleep(ctx, joinPoll) {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return ""
+	}
+	return fmt.Sprintf("the proxy of --proxy-admin serves %s and has no record of the request just sent to %s: "+
+		"it is not in the path, and its readings will be missing", p.data, server)
+}
+
+// sameAddress reports whether a server's URL names the listener at hostport, as
+// far as their words tell; a listener without a host has them all.
+func sameAddress(hostport, server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return false
+	}
+	at := u.Port()
+	if at == "" {
+		at = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	ip := net.ParseIP(host)
+	return port == at && (host == "" || ip.IsUnspecified() || host == u.Hostname() || ip.IsLoopback() && u.Hostname() == "localhost")
 }
 
 // join replaces the instants, counts and gaps of each stream by those that the

@@ -75,6 +75,7 @@ type runner struct {
 	scraper  *engine.Scraper
 	base     baseline
 	proxy    *proxyRecords
+	doubts   []matrix.Warning // about the whole run, from before its header
 	redact   *engine.Redactor
 	runID    string
 	start    stamp.Instant // of the header
@@ -203,6 +204,12 @@ func (r *runner) learn(ctx context.Context) error {
 	r.scraper = engine.NewScraper(r.deps.Target, r.info.Kind)
 	r.base = r.takeBaseline(ctx)
 	r.switches, err = engine.Negotiate(ctx, r.deps.Target, r.info, engine.Defaults(r.info.Kind, r.cfg.ForceLength), r.bodyInput("Hi", 1, "", false))
+	if err == nil && r.proxy != nil {
+		if fault := r.proxy.outOfPath(ctx, r.deps.Target.URL); fault != "" {
+			r.doubts = append(r.doubts, matrix.Warning{Code: "proxy_elsewhere", Message: fault})
+			r.tell(Event{Message: "warning: " + fault})
+		}
+	}
 	return err
 }
 
@@ -214,8 +221,17 @@ func (r *runner) begin(ctx context.Context) error {
 	r.out.Plan = r.plan
 	r.out.Header = r.header(now, sum)
 	if r.deps.Resume != nil {
-		return r.resume(now)
+		if err := r.resume(now); err != nil {
+			return err
+		}
+		for _, d := range r.doubts { // the header stands already
+			if err := r.note(d.Code, d.Message); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+	r.out.Header.Warnings = append(r.out.Header.Warnings, r.doubts...)
 	if r.base.running > 0 || r.base.waiting > 0 {
 		w := matrix.Warning{Code: "foreign_load", Message: fmt.Sprintf(
 			"the server had %g requests running and %g waiting before the run", r.base.running, r.base.waiting)}
