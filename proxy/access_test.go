@@ -39,6 +39,11 @@ func TestAccessLog(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", key, got[0][key], want)
 			}
 		}
+		for line := range strings.Lines(log.String()) {
+			if i := strings.Index(line, `,"time":"`); i < 0 || strings.Contains(line[i+1:], ",") {
+				t.Errorf("time is not last, as the document says: %s", line)
+			}
+		}
 		if got[1]["route"] != "models" || got[1]["end"] != "plain" || got[1]["id"] != nil {
 			t.Errorf("a request that is not observed: got %v", got[1])
 		}

@@ -342,6 +342,8 @@ func TestShutdown(t *testing.T) {
 			if !bytes.HasSuffix(rest, []byte("\r\n0\r\n\r\n")) {
 				t.Errorf("the stream ended with %q, want its last chunk", rest[max(0, len(rest)-20):])
 			}
+			w.shutdown()
+			wantLogged(t, w, `"drain":"10s","open":1,"message":"draining`, `"ended":1,"cut":0,"message":"drained"`)
 		})
 	})
 	t.Run("others are cut", func(t *testing.T) {
@@ -357,6 +359,7 @@ func TestShutdown(t *testing.T) {
 		if len(items) != 1 || items[0].record.End != stream.Failed || items[0].record.Reason != "drain" {
 			t.Errorf("records: got %+v, want one failed(drain)", items)
 		}
+		wantLogged(t, w, `"drain":"50ms","open":1,"message":"draining`, `"ended":0,"cut":1,"message":"drained"`)
 	})
 	t.Run("a kept connection is refused", func(t *testing.T) {
 		w := sockets(t, Config{}, func(n int, _ *sim.Played) sim.Script {
@@ -386,6 +389,48 @@ func TestShutdown(t *testing.T) {
 		}
 		_ = held.Close()
 	})
+	t.Run("an idle connection is closed, a new one refused", func(t *testing.T) {
+		w := sockets(t, Config{}, func(n int, _ *sim.Played) sim.Script {
+			if n == 0 {
+				return endless(5)
+			}
+			return sim.Script{Framing: sim.ByLength}
+		})
+		held, _ := openStream(t, w, chat(), 100)
+		c, err := w.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		br := bufio.NewReader(c)
+		if a := hear(t, c, br, get("/x")); a.status != 200 {
+			t.Fatalf("got %d (%v), want 200", a.status, a.err)
+		}
+		defer w.close()
+		w.wait.Go(w.shutdown)
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if b, err := br.ReadByte(); err != io.EOF {
+			t.Errorf("the idle connection: got %q, %v, want its end and no word", b, err)
+		}
+		eventually(t, "new connections are refused", func() bool {
+			c, err := w.dial()
+			if err != nil {
+				return errors.Is(err, syscall.ECONNREFUSED)
+			}
+			_ = c.Close()
+			return false
+		})
+		_ = held.Close()
+	})
+}
+
+func wantLogged(t *testing.T, w *world, lines ...string) {
+	t.Helper()
+	for _, l := range lines {
+		if !strings.Contains(w.logs.String(), l) {
+			t.Errorf("the log lacks %s:\n%s", l, w.logs)
+		}
+	}
 }
 
 func openFDs(t *testing.T) int {

@@ -285,10 +285,12 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 		return errors.New("shutdown was called before")
 	}
 	p.draining = true
-	if len(p.open) == 0 {
+	open := len(p.open)
+	if open == 0 {
 		close(p.empty)
 	}
 	p.openMu.Unlock()
+	p.log.Info().Stringer("drain", p.cfg.Drain).Int("open", open).Msg("draining: no request is taken, open ones go on")
 
 	var wait sync.WaitGroup
 	var dataErr error
@@ -339,6 +341,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	if p.access != nil {
 		p.access.close()
 	}
+	p.log.Info().Int("ended", open-cut).Int("cut", cut).Msg("drained")
 	return errors.Join(dataErr, adminErr)
 }
 

@@ -195,7 +195,7 @@ func serve(ctx context.Context, cfg proxy.Config, d doors, log zerolog.Logger, r
 			reload(p)
 			continue
 		case <-ctx.Done():
-			log.Info().Stringer("drain", d.drain).Msg("draining, another signal ends it at once")
+			log.Info().Msg("told to stop, another signal does it at once")
 		case err := <-done:
 			running--
 			errs = append(errs, err)
