@@ -96,7 +96,7 @@ func LoadgenKeys() Keys {
 		{Name: "proxy-admin-token-file", Type: File, Help: "file that holds the bearer token of the proxy's admin port"},
 	}
 	matrix := []Key{
-		{Name: "contexts", Type: Contexts, Default: "8k,16k,32k,64k,128k,max", Shown: "8k,16k,32k,64k,128k,max as far as they fit", Help: "context lengths in tokens, in this order: k is 1024, 0 is the tail alone, max the largest that fits"},
+		{Name: "contexts", Type: Contexts, Default: "8k,16k,32k,64k,128k,max", Shown: "8k,16k,32k,64k,128k,max as far as they fit", Help: "context lengths in tokens, in this order: k is 1024, 0 is the tail alone, max the largest that fits; the prefill row at the model's limit is run besides"},
 		{Name: "concurrency", Type: Levels, Default: "1..128", Help: "streams at once, in this order: 1..128 doubles, 1..8+1 steps, 1,3,128 as it stands"},
 		{Name: "duration", Type: Duration, Default: "30s", Help: "length of a cell's window"},
 		{Name: "settle", Type: Duration, Default: "3s", Zero: "none", Help: "time between the last stream's first token and the window"},
@@ -107,7 +107,7 @@ func LoadgenKeys() Keys {
 		{Name: "prefix", Type: Choice, Default: "shared", Choices: []string{"shared", "distinct"}, Help: "one context text for all streams, or one for each slot"},
 		{Name: "kv-rule", Type: Choice, Default: "distinct", Choices: []string{"distinct", "shared", "off"}, Help: "what a cell must fit into: the KV cache of as many users, of one shared prefix, or anything"},
 		{Name: "kv-tokens", Type: Count, Zero: "auto", Default: "auto", Shown: "from the server", Min: 1, Help: "KV capacity in tokens"},
-		{Name: "no-prefill", Type: Bool, Default: "false", Help: "leave the prefill rows out"},
+		{Name: "no-prefill", Type: Bool, Default: "false", Help: "leave the prefill rows out, the one at the model's limit too, which may take minutes"},
 		{Name: "rate", Type: Rates, Shown: "concurrency is held", Help: "send at these rates, whether or not replies have ended: 10/s, 30/m, 5/s,10/s; 1..64/s doubles. A cell for each, after settle"},
 		{Name: "stages", Type: Stages, Help: "paced load that changes without a pause, a cell for each stage: 1m@10/s,2m@20/s"},
 		{Name: "arrival", Type: Choice, Default: "poisson", Choices: []string{"poisson", "constant"}, Help: "how the sends of a rate follow one another"},

@@ -28,7 +28,7 @@ type Step struct {
 	Load        []Pace // of phase Offered; a cell each
 	Search      bool   // for the highest level at which the SLO holds
 	Fit         matrix.Fit
-	Estimate    time.Duration // 0 when it does not fit
+	Estimate    time.Duration // 0 when it does not fit; of a prefill row, the most it may take before its last sample
 }
 
 // Plan is the cells of a run in the order they run: for each repeat, for each
@@ -41,7 +41,7 @@ type Plan struct {
 	KVTokens    int // 0 unknown
 	Steps       []Step
 	Estimate    time.Duration // sum of the steps that fit; waits for first tokens come on top
-	Notes       []string      // contexts left out, each with the arithmetic
+	Notes       []string      // what --contexts does not say: contexts left out, each with the arithmetic, and the row at the limit
 }
 
 // NewPlan resolves the contexts and weighs each cell against the server.
@@ -72,6 +72,10 @@ func NewPlan(cfg Config, info engine.Info) (Plan, error) {
 		}
 		if p.Limit > 0 && !cfg.NoPrefill && !slices.Contains(p.Contexts, p.Limit) {
 			p.add(cfg, info, Step{Phase: matrix.Prefill, Context: p.Limit, Prompt: p.Limit - 1, Concurrency: 1, Repeat: r})
+			if r == 0 && cfg.Contexts != nil {
+				p.Notes = append(p.Notes, fmt.Sprintf("the prefill row at the model's limit of %d tokens is run beside those of --contexts, last; "+
+					"a prompt of that length may take minutes, and --no-prefill leaves the prefill rows out", p.Limit))
+			}
 		}
 	}
 	return p, nil
@@ -173,8 +177,7 @@ func (p *Plan) weigh(cfg Config, info engine.Info, s Step) Step {
 	s.Estimate = cfg.Settle + cfg.Duration + 2*time.Second
 	if s.Phase == matrix.Prefill {
 		in.MaxTokens = 1
-		in.Context = max(s.Prompt, 1)
-		s.Estimate = cfg.PrefillTime
+		s.Estimate = cfg.PrefillTime // at most, but for the sample under way then
 	}
 	if s.Phase == matrix.Offered {
 		in.Concurrency = 1 // how many are open is for the server to show

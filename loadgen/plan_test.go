@@ -139,3 +139,37 @@ func TestPlanEstimate(t *testing.T) {
 		t.Errorf("fit arithmetic %q", got)
 	}
 }
+
+// A prompt without context text still has its salt, its tail and the ask: the
+// plan weighs a prefill row of them as what is sent, not as one token.
+func TestPrefillOfNoContextWeighsItsTail(t *testing.T) {
+	p, err := NewPlan(Config{Contexts: []int{0}, Concurrency: []int{1}}, engine.Info{MaxModelLen: 8192, KVTokens: 10000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := p.Steps[0].Fit.Message, "1·(128 + 1) = 129 tokens fits the KV capacity of 10000"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The row at the model's limit is not among --contexts and may be the longest of
+// the run: the plan says that it is run, and how not to.
+func TestPlanTellsOfTheRowAtTheLimit(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		want int // notes
+	}{
+		{"contexts given", Config{Contexts: []int{1024}, Concurrency: []int{1}, Repeat: 2}, 1},
+		{"without prefill rows", Config{Contexts: []int{1024}, Concurrency: []int{1}, NoPrefill: true}, 0},
+		{"the limit is among them", Config{Contexts: []int{16384}, Concurrency: []int{1}}, 0},
+	} {
+		p, err := NewPlan(c.cfg, engine.Info{MaxModelLen: 16384})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Notes) != c.want || c.want == 1 && (!strings.Contains(p.Notes[0], "limit of 16384") || !strings.Contains(p.Notes[0], "--no-prefill")) {
+			t.Errorf("%s: notes %q, want %d that name limit and flag", c.name, p.Notes, c.want)
+		}
+	}
+}

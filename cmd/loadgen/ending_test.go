@@ -250,7 +250,9 @@ func TestDryRunSendsNothing(t *testing.T) {
 	for _, want := range []string{
 		"decode       256 × 1 ", "run, about 1m2s: 1·(256 + 4096) = 4352 tokens fits the KV capacity of 262144",
 		"decode       256 × 64", "over capacity (kv_capacity): 64·(256 + 4096) = 278528 tokens is over the KV capacity of 262144",
-		"8 of 11 steps would run",
+		"prefill      256 × 1     run, up to 10s: ",
+		"8 of 11 steps would run: about 6m13s for the cells, up to 20s for the prefill rows",
+		"note: the prefill row at the model's limit of",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the plan lacks %q:\n%s", want, out)
@@ -292,7 +294,7 @@ func TestResumeGoesOn(t *testing.T) {
 
 	c = spawn(t, dir, append(resume, "--dry-run")...)
 	c.WantCode(0)
-	if out := c.Stdout.String(); !strings.Contains(out, "in the file: valid") || !strings.Contains(out, "3 of 4 steps would run, at least 2m") {
+	if out := c.Stdout.String(); !strings.Contains(out, "in the file: valid") || !strings.Contains(out, "3 of 4 steps would run: about 2m4s for the cells, up to 10s for the prefill rows") {
 		t.Errorf("the plan does not show what is there:\n%s", out)
 	}
 

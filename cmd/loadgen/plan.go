@@ -37,7 +37,7 @@ func inFile(p *loadgen.Plan, have []matrix.Cell) int {
 // printPlan prints what a run would do, with each cell's fit arithmetic.
 func printPlan(w io.Writer, p *loadgen.Plan, have []matrix.Cell) error {
 	var b strings.Builder
-	var left time.Duration
+	var cells, rows time.Duration
 	runs := 0
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -49,9 +49,13 @@ func printPlan(w io.Writer, p *loadgen.Plan, have []matrix.Cell) error {
 		switch c := cellOf(s, have); {
 		case c != nil:
 			fmt.Fprintf(&b, "in the file: %s\n", c.Status)
+		case s.Fit.OK && s.Phase == matrix.Prefill:
+			runs++
+			rows += s.Estimate
+			fmt.Fprintf(&b, "run, up to %s: %s\n", s.Estimate.Round(time.Second), s.Fit.Message)
 		case s.Fit.OK:
 			runs++
-			left += s.Estimate
+			cells += s.Estimate
 			fmt.Fprintf(&b, "run, about %s: %s\n", s.Estimate.Round(time.Second), s.Fit.Message)
 		default:
 			fmt.Fprintf(&b, "over capacity (%s): %s\n", s.Fit.Reason, s.Fit.Message)
@@ -60,8 +64,11 @@ func printPlan(w io.Writer, p *loadgen.Plan, have []matrix.Cell) error {
 	for _, n := range p.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
-	fmt.Fprintf(&b, "%d of %d steps would run, at least %s and the waits for first tokens; only the probe was sent, which generates nothing\n",
-		runs, len(p.Steps), left.Round(time.Second))
+	fmt.Fprintf(&b, "%d of %d steps would run: about %s for the cells", runs, len(p.Steps), cells.Round(time.Second))
+	if rows > 0 {
+		fmt.Fprintf(&b, ", up to %s for the prefill rows, which end sooner with enough samples and never inside one", rows.Round(time.Second))
+	}
+	b.WriteString(", and the waits for first tokens on top; only the probe was sent, which generates nothing\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
