@@ -41,7 +41,7 @@ func ParseURL(raw string) (Target, error) {
 	path := strings.TrimRight(u.EscapedPath(), "/")
 	for _, end := range []string{"/v1/chat/completions", "/v1/completions", "/v1/models"} {
 		if strings.HasSuffix(path, end) {
-			return Target{}, fmt.Errorf("the address of %s ends in %s: give the base only, --endpoint chooses the rest", u.Host, end)
+			return Target{}, fmt.Errorf("the address of %s ends in %s: give the base only", u.Host, end)
 		}
 	}
 	path = strings.TrimRight(strings.TrimSuffix(path, "/v1"), "/")
