@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stream"
@@ -35,7 +36,8 @@ const (
 // alpha is the chance of a comparison to show any difference that is not there.
 const alpha = 0.05
 
-// Comparison is the whole result, in the order of the base's cells.
+// Comparison is the whole result; rows are in the order of context, then
+// concurrency.
 type Comparison struct {
 	Base     Side             `json:"base"`
 	New      Side             `json:"new"`
@@ -49,6 +51,15 @@ type Side struct {
 	Title string `json:"title"` // model, engine and version
 	Runs  int    `json:"runs"`  // most repeats that a cell has, over all files
 	Files int    `json:"files"`
+
+	Origins []Origin `json:"origins"` // of each run, in the order given
+}
+
+// Origin tells the runs of a side apart. File is for the caller to fill in.
+type Origin struct {
+	File  string            `json:"file,omitempty"`
+	Start time.Time         `json:"start,omitzero"`  // zero: the file does not tell
+	Notes map[string]string `json:"notes,omitempty"` // without secrets
 }
 
 // Table is one metric over all cells.
@@ -112,6 +123,9 @@ func describe(runs []*matrix.Run, g gathered) Side {
 	for _, cells := range g.cells {
 		s.Runs = max(s.Runs, len(cells))
 	}
+	for _, run := range runs {
+		s.Origins = append(s.Origins, Origin{Start: run.Header.Start, Notes: stream.RedactNotes(run.Header.Notes)})
+	}
 	return s
 }
 
@@ -146,6 +160,8 @@ func (m *metric) table(base, fresh gathered) (Table, bool) {
 	return t, true
 }
 
+// union is the places of both sides, by context and then concurrency: the order
+// in which one of them happened to be run says nothing about a comparison.
 func union(a, b []place) []place {
 	out := slices.Clone(a)
 	for _, at := range b {
@@ -153,6 +169,9 @@ func union(a, b []place) []place {
 			out = append(out, at)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.concurrency, b.concurrency))
+	})
 	return out
 }
 

@@ -2,8 +2,10 @@ package compare
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stream"
@@ -189,4 +191,33 @@ func FuzzParseRule(f *testing.F) {
 			t.Errorf("rule %q has the bound %v, which no change is beyond", s, r.Bound)
 		}
 	})
+}
+
+// The order of the rows is not that in which somebody ran the cells, and each
+// side says which runs it is made of.
+func TestRowsInOrderAndOrigins(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	noted := func(note string, places ...[2]int) *matrix.Run {
+		r := &matrix.Run{Header: matrix.Header{Start: start, Notes: map[string]string{"launch": note}}}
+		for _, at := range places {
+			r.Cells = append(r.Cells, matrix.Cell{Phase: matrix.Decode, Context: at[0], Concurrency: at[1], Status: matrix.Valid, TotalTokS: stream.Some(100.)})
+		}
+		return r
+	}
+	c, err := Compare(
+		[]*matrix.Run{noted("serve --api-key hunter2", [2]int{8192, 4}, [2]int{1024, 8})},
+		[]*matrix.Run{noted("serve", [2]int{8192, 1}, [2]int{1024, 8}, [2]int{1024, 2})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][2]int
+	for _, r := range c.Tables[0].Rows {
+		got = append(got, [2]int{r.Context, r.Concurrency})
+	}
+	if want := [][2]int{{1024, 2}, {1024, 8}, {8192, 1}, {8192, 4}}; !slices.Equal(got, want) {
+		t.Errorf("rows %v, want %v", got, want)
+	}
+	if o := c.Base.Origins; len(o) != 1 || !o[0].Start.Equal(start) || o[0].Notes["launch"] != "serve --api-key "+stream.Redacted {
+		t.Errorf("base is %+v, want its start and its launch command without the key", o)
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/streamgauge/streamgauge/compare"
 	"github.com/streamgauge/streamgauge/matrix"
@@ -36,9 +38,16 @@ func WriteComparison(w io.Writer, format string, c *compare.Comparison) error {
 
 // arrangeComparison lays a comparison out as facts, tables and notes.
 func arrangeComparison(c *compare.Comparison) page {
-	p := page{title: "Comparison", facts: [][2]string{
-		{"base", sideWords(&c.Base)}, {"new", sideWords(&c.New)},
-	}}
+	p := page{title: "Comparison"}
+	for _, side := range []struct {
+		name string
+		*compare.Side
+	}{{"base", &c.Base}, {"new", &c.New}} {
+		p.facts = append(p.facts, [2]string{side.name, sideWords(side.Side)})
+		for _, words := range originWords(side.Side) {
+			p.facts = append(p.facts, [2]string{side.name + " file", words})
+		}
+	}
 	for i := range c.Tables {
 		t := &c.Tables[i]
 		p.facts = append(p.facts, [2]string{"verdict", t.Verdict})
@@ -77,6 +86,28 @@ func sideWords(s *compare.Side) string {
 
 func sizeWords(s *compare.Side) string {
 	return fmt.Sprintf("%s, up to %s a cell", plural(s.Files, "file"), plural(s.Runs, "run"))
+}
+
+// originWords names each run of a side by its file, its start and its notes, as
+// far as they are known.
+func originWords(s *compare.Side) []string {
+	var out []string
+	for _, o := range s.Origins {
+		var words []string
+		if o.File != "" {
+			words = append(words, o.File)
+		}
+		if !o.Start.IsZero() {
+			words = append(words, "started "+o.Start.UTC().Format(time.RFC3339))
+		}
+		for _, name := range slices.Sorted(maps.Keys(o.Notes)) {
+			words = append(words, name+": "+o.Notes[name])
+		}
+		if len(words) > 0 {
+			out = append(out, strings.Join(words, "; "))
+		}
+	}
+	return out
 }
 
 func plural(n int, noun string) string {

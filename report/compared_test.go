@@ -31,6 +31,9 @@ func compared(t *testing.T) *compare.Comparison {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i, name := range []string{"before/1.ndjson", "before/2.ndjson", "before/3.ndjson"} {
+		c.Base.Origins[i].File, c.New.Origins[i].File = name, strings.Replace(name, "before", "after", 1)
+	}
 	return &c
 }
 

@@ -15,6 +15,8 @@ type comparedPage struct {
 	Base, New compare.Side
 	BaseSize  string
 	NewSize   string
+	BaseFiles []string
+	NewFiles  []string
 	Verdicts  []string
 	Legend    string
 	Warnings  []string
@@ -40,7 +42,8 @@ type forestRow struct {
 const widest = 60
 
 func writeComparisonHTML(w io.Writer, c *compare.Comparison) error {
-	p := comparedPage{assets: pageAssets(), Base: c.Base, New: c.New, BaseSize: sizeWords(&c.Base), NewSize: sizeWords(&c.New), Legend: comparisonLegend(c)}
+	p := comparedPage{assets: pageAssets(), Base: c.Base, New: c.New, BaseSize: sizeWords(&c.Base), NewSize: sizeWords(&c.New),
+		BaseFiles: originWords(&c.Base), NewFiles: originWords(&c.New), Legend: comparisonLegend(c)}
 	for i := range c.Tables {
 		p.Verdicts = append(p.Verdicts, c.Tables[i].Verdict)
 		p.Tables = append(p.Tables, drawForest(&c.Tables[i]))

@@ -47,6 +47,12 @@ func newCompare(s streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for i := range c.Base.Origins {
+				c.Base.Origins[i].File = base[i]
+			}
+			for i := range c.New.Origins {
+				c.New.Origins[i].File = fresh[i]
+			}
 			write := func(w io.Writer) error { return report.WriteComparison(w, format, &c) }
 			if out == "" || out == "-" {
 				err = write(s.out)

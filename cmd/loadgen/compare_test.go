@@ -114,8 +114,11 @@ func TestCompareFormats(t *testing.T) {
 		if code, _, stderr := invoke(t, "", "compare", a, b, "--format", format, "-o", file); code != 0 {
 			t.Errorf("%s: exit %d: %s", format, code, stderr)
 		}
-		if p, err := os.ReadFile(file); err != nil || !strings.Contains(string(p), want) {
-			t.Errorf("%s lacks %q (%v):\n%.300s", format, want, err, p)
+		p, err := os.ReadFile(file)
+		for _, want := range []string{want, a, b} { // the sides are named by their files
+			if err != nil || !strings.Contains(strings.ReplaceAll(string(p), "\\_", "_"), want) {
+				t.Errorf("%s lacks %q (%v):\n%.300s", format, want, err, p)
+			}
 		}
 	}
 }
