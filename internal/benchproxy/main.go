@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("benchproxy", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	rounds := fs.Int("rounds", 5, "rounds; the largest configuration has one")
-	confs := fs.String("streams", "1 16 128 1000w", "configurations of the yard's bench.sh")
+	confs := fs.String("streams", "1 16 128 1000w", "configurations of the yard's bench.sh; empty for none")
 	large := fs.String("large", "5000w", "configuration that is run once; empty for none")
 	posts := fs.Bool("posts", true, "short POSTs too")
 	plain := fs.Bool("plain", false, "do not raise what is measured over other work (SCHED_RR)")
@@ -150,8 +150,10 @@ func (b *bench) measure(ctx context.Context, rounds int, confs, large string, po
 		}
 		return nil
 	}
-	if err := sh(rounds, confs); err != nil {
-		return err
+	if confs != "" {
+		if err := sh(rounds, confs); err != nil {
+			return err
+		}
 	}
 	if large != "" {
 		if err := sh(1, large); err != nil {
@@ -159,7 +161,8 @@ func (b *bench) measure(ctx context.Context, rounds int, confs, large string, po
 		}
 	}
 	if posts {
-		if err := b.script(ctx, filepath.Join("scripts", "rps.py"), append([]string{"-r", strconv.Itoa(rounds), "-o", short}, targets...)...).Run(); err != nil {
+		args := append([]string{filepath.Join(b.scripts, "scripts", "rps.py"), "-r", strconv.Itoa(rounds), "-o", short}, targets...)
+		if err := b.command(ctx, "python3", args...).Run(); err != nil {
 			return fmt.Errorf("rps.py: %w", err)
 		}
 	}
