@@ -73,6 +73,17 @@ var ladder = []field{
 	}},
 }
 
+// Sent names the fields of a request that s turns on.
+func (s Switches) Sent() []string {
+	names := []string{s.MaxTokensKey}
+	for _, f := range ladder {
+		if f.name != maxTokensKey && f.on(&s) {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
 // drop gives a field up and notes it.
 func (s Switches) drop(f field) Switches {
 	f.set(&s, false)

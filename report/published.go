@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/streamgauge/streamgauge/matrix"
 )
@@ -34,7 +35,9 @@ func ReadFile(path string) (*Source, error) {
 	case kindReport:
 		run, err = readReport(f)
 	default:
-		run, err = readRun(f)
+		if run, err = readRun(f); err != nil && kind == kindForeign {
+			err = errForeign // clearer than what is wrong with it as a run file
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -48,7 +51,13 @@ const (
 	kindRun       fileKind = iota // also what is none of the others: its reader says why
 	kindPublished                 // {…, "rows": […]}
 	kindReport                    // {"header": …, "cells": […]}
+	kindForeign                   // an object that is none of ours
 )
+
+var errForeign = errors.New("not a run file, a JSON report of a run or a published matrix, but JSON of another kind")
+
+// lineTypes are the types of a run file's lines.
+var lineTypes = []string{"header", "record", "cell", "note", "end"}
 
 // sniff tells the kinds apart by the keys of the file's first JSON value. Every
 // line of a run file is a value of its own, with "type" as its first key.
@@ -64,6 +73,10 @@ func sniff(r io.Reader) (fileKind, error) {
 		}
 		switch key {
 		case "type":
+			var is string
+			if d.Decode(&is) != nil || !slices.Contains(lineTypes, is) {
+				return kindForeign, nil //nolint:nilerr // a type that is no word is none of ours
+			}
 			return kindRun, nil
 		case "rows":
 			return kindPublished, nil
@@ -75,7 +88,7 @@ func sniff(r io.Reader) (fileKind, error) {
 			return kindRun, err
 		}
 	}
-	return kindRun, nil
+	return kindForeign, nil
 }
 
 // publishedFacts are the facts of a published matrix that have a place of their

@@ -51,7 +51,7 @@ func (s streams) demo(ctx context.Context, dir string, l look) (*matrix.Run, *si
 	if err != nil {
 		return nil, nil, err
 	}
-	file, err := create(dir)
+	file, err := create(dir, "") // the engine of an earlier demo is gone, so its run cannot go on
 	if err != nil {
 		return nil, nil, err
 	}

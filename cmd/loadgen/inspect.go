@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +50,9 @@ func (s streams) inspect(path string, asJSON bool) error {
 	m := stream.NewMeter(stream.Options{Dialect: wire.Chat, StoreText: true})
 	m.Observe(body, stamp.Now())
 	rec := m.Finish(stream.Cause{Kind: stream.EOF}, 0)
+	if rec.Events == 0 && bytes.HasPrefix(body, []byte("HTTP/")) {
+		return fmt.Errorf("%s begins with an HTTP header, as curl -i writes it: a capture is the body alone, so leave -i out", path)
+	}
 	if rec.Events == 0 && rec.Malformed == 0 {
 		return fmt.Errorf("%s: no event of an OpenAI-compatible stream in %d bytes", path, len(body))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,7 +93,7 @@ func (s streams) measure(ctx context.Context, c *configs.Loadgen, loaded *config
 		if dir == "" {
 			dir = "streamgauge-" + time.Now().UTC().Format("20060102-150405")
 		}
-		if file, err = create(dir); err != nil {
+		if file, err = create(dir, ", or --resume "+filepath.Join(dir, runFileName)+" to go on with that run"); err != nil {
 			return err
 		}
 	}

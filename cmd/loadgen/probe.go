@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -65,13 +66,9 @@ func printFacts(s streams, info engine.Info, sw engine.Switches) error {
 	for _, f := range info.Facts {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Name, f.Value, f.Source)
 	}
-	sent, err := json.Marshal(sw)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "switches\t%s\taccepted in a one-token request\n", sent)
-	for _, name := range sw.Dropped {
-		fmt.Fprintf(w, "switch\t%s\trefused, will not be sent\n", name)
+	fmt.Fprintf(w, "sends\t%s\taccepted in a one-token request\n", strings.Join(sw.Sent(), " "))
+	if len(sw.Dropped) > 0 {
+		fmt.Fprintf(w, "refused\t%s\twill not be sent\n", strings.Join(sw.Dropped, " "))
 	}
 	return w.Flush()
 }

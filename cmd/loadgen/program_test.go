@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -94,6 +95,10 @@ func TestMistakesAreOneClearSentence(t *testing.T) {
 		{"a web page", []string{"--url", answering(t, 200, "text/html", "<html></html>")}, 1, []string{"OpenAI"}},
 		{"report of nothing", []string{"report"}, 2, []string{"at least one file"}},
 		{"report of no run file", []string{"report", "program_test.go"}, 1, []string{"program_test.go", "not a run file"}},
+		{"report of other JSON", []string{"report", "body.json"}, 1, []string{"body.json: not a run file", "JSON of another kind"}},
+		{"compare of other JSON", []string{"compare", "typed.json", "typed.json"}, 1, []string{"typed.json: not a run file", "JSON of another kind"}},
+		{"demo into a folder with a run", []string{"demo", "--out", "old"}, 2, []string{"old holds a run already: give another folder\n"}},
+		{"inspect of curl -i", []string{"inspect", "reply.http"}, 1, []string{"reply.http begins with an HTTP header, as curl -i writes it"}},
 		{"unknown profile", []string{"sim", "--profile", "nope"}, 2, []string{"nope"}},
 		{"missing file", []string{"loops", "no-such-file"}, 1, []string{"no-such-file"}},
 		{"binary file", []string{"loops", "/bin/sh"}, 1, []string{"/bin/sh", "NUL"}},
@@ -101,6 +106,16 @@ func TestMistakesAreOneClearSentence(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Chdir(sandbox(t, "program_test.go", "doc.go"))
+			for name, text := range map[string]string{
+				"body.json":      `{"id":"x","object":"chat.completion","usage":{"prompt_tokens":1}}`,
+				"typed.json":     "{\n \"type\": \"message\",\n \"content\": []\n}\n",
+				"reply.http":     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"choices\":[{\"index\":0,\"message\":{\"content\":\"hi\"}}]}",
+				"old/run.ndjson": "precious\n",
+			} {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			code, stdout, stderr := invoke(t, "", tc.args...)
 			if code != tc.code {
 				t.Errorf("exit code %d, want %d", code, tc.code)
@@ -109,6 +124,9 @@ func TestMistakesAreOneClearSentence(t *testing.T) {
 				if !strings.Contains(stderr, w) {
 					t.Errorf("stderr lacks %q:\n%s", w, stderr)
 				}
+			}
+			if strings.Contains(stderr, "--resume") {
+				t.Errorf("--resume is recommended: %s", stderr)
 			}
 			if strings.Contains(stderr+stdout, "sk-secretsecret") {
 				t.Errorf("a key was printed: %s%s", stdout, stderr)

@@ -30,15 +30,16 @@ type runFile struct {
 	old    *matrix.Run    // what the file had; nil: it is new
 }
 
-// create begins a run file in a folder that has none.
-func create(dir string) (*runFile, error) {
+// create begins a run file in a folder that has none; orElse is what else than
+// another folder may be given where there is one.
+func create(dir, orElse string) (*runFile, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, program.Usage(fmt.Errorf("--out: %w", err))
 	}
 	path := filepath.Join(dir, runFileName)
 	w, err := matrix.Create(path)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, program.Usage(fmt.Errorf("--out: %s holds a run already: give another folder, or --resume %s to go on with that run", dir, path))
+		return nil, program.Usage(fmt.Errorf("--out: %s holds a run already: give another folder%s", dir, orElse))
 	}
 	if err != nil {
 		return nil, program.Usage(fmt.Errorf("--out: %w", err))
