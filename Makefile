@@ -5,7 +5,7 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 FUZZTIME ?= 20s
 
-.PHONY: help build test lint fmt e2e truth bench bench-loadgen bench-proxy chaos fuzz demo browser screenshots engines clean
+.PHONY: help build test lint fmt e2e truth bench bench-loadgen bench-proxy chaos chaos-loadgen fuzz demo browser screenshots engines clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ bench: ## the token path: ns and allocations an event, beside crc64 of the same 
 
 bench-loadgen: ## loadgen's numbers and cost beside a ground truth (needs STREAMGAUGE_SHARED, two cores)
 	go run ./internal/benchloadgen
+
+chaos-loadgen: ## loadgen killed off its engine, interrupted and out of disk at 20 random instants each (minutes)
+	STREAMGAUGE_CHAOS=1 go test -count=1 -timeout 20m ./internal/chaosloadgen
 
 chaos: ## the proxy among dying clients and engines, in full: some minutes
 	STREAMGAUGE_CHAOS=1 go test ./proxy -run 'Chaos|Giant' -count=1 -timeout 20m -v

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/streamgauge/streamgauge/engine"
+	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
@@ -15,7 +16,7 @@ const (
 	quietFor      = 500 * time.Millisecond
 	drainDeadline = time.Minute
 	drainPoll     = 100 * time.Millisecond
-	goneFor       = 5 * time.Second // without a connection: nobody is there to drain
+	goneFor       = 2 * time.Second // without a connection: nobody is there to drain
 	scrapeTimeout = 5 * time.Second
 )
 
@@ -67,12 +68,13 @@ func larger(a, b float64) float64 {
 }
 
 // barrier waits until the server runs no more than before the run, for half a
-// second. It returns why it gave up, "" when the server is drained or does not
+// second. It returns why it gave up, nil when the server is drained or does not
 // tell: then our own streams have ended, and nobody knows more.
-func (r *runner) barrier(ctx context.Context) (fault string) {
+func (r *runner) barrier(ctx context.Context) *verdict {
 	if !r.base.tells() || r.drained {
-		return ""
+		return nil
 	}
+	fault := func(message string) *verdict { return &verdict{matrix.Failed, "drain", message, false} }
 	r.stage(Draining, stamp.Now().Add(drainDeadline))
 	begin := stamp.Now()
 	var since, gone stamp.Instant // of being quiet, of being out of reach; 0: is not
@@ -87,7 +89,7 @@ func (r *runner) barrier(ctx context.Context) (fault string) {
 		}
 		switch {
 		case gone != 0 && now.Sub(gone) >= goneFor:
-			return r.redact.String(err.Error())
+			return r.gone(ctx, err)
 		case err != nil:
 			since, last = 0, r.redact.String(err.Error())
 		case !r.base.reached(s):
@@ -96,15 +98,30 @@ func (r *runner) barrier(ctx context.Context) (fault string) {
 			since = now
 		case now.Sub(since) >= quietFor:
 			r.drained = true
-			return ""
+			return nil
 		}
 		if now.Sub(begin) >= drainDeadline {
-			return fmt.Sprintf("the server was not idle again within %v: %s", drainDeadline, last)
+			return fault(fmt.Sprintf("the server was not idle again within %v: %s", drainDeadline, last))
 		}
 		if !sleep(ctx, drainPoll) {
-			return ""
+			return nil
 		}
 	}
+}
+
+// gone is the verdict on a server whose metrics are out of reach. They may have a
+// port of their own: only if the server takes no connection either, the run ends.
+func (r *runner) gone(ctx context.Context, err error) *verdict {
+	message := r.redact.String(err.Error())
+	ready, cerr := r.client.Connect(ctx)
+	if cerr == nil {
+		ready.Close()
+		return &verdict{matrix.Failed, "drain", message, false}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return &verdict{matrix.Failed, "unreachable", fmt.Sprintf("the server at %s has stopped answering: %s", r.deps.Target, r.redact.String(cerr.Error())), true}
 }
 
 func (r *runner) scrape(ctx context.Context) (engine.Sample, error) {

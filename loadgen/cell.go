@@ -38,13 +38,13 @@ type cell struct {
 	cleanTime atomic.Int64 // of that before the onset
 	hasLooped []atomic.Bool
 
-	window     window
-	from, to   usage // of the process, around the window
-	watch      *watch
-	primes     []stream.Record
-	began      stamp.Instant // start of the burst
-	notReady   string
-	drainFault string
+	window    window
+	from, to  usage // of the process, around the window
+	watch     *watch
+	primes    []stream.Record
+	began     stamp.Instant // start of the burst
+	notReady  string
+	undrained *verdict // what the barrier behind the cell said
 }
 
 // id names a stream: unique in a run, and in the proxy's ring unless two runs
@@ -81,8 +81,8 @@ func (r *runner) decode(ctx context.Context, step Step, n int) (matrix.Cell, []s
 		current:   make([]atomic.Pointer[string], step.Concurrency),
 		hasLooped: make([]atomic.Bool, step.Concurrency),
 	}
-	if fault := r.barrier(ctx); fault != "" {
-		return c.unmeasured(ctx, verdict{matrix.Failed, "drain", fault, false})
+	if v := r.barrier(ctx); v != nil {
+		return c.unmeasured(ctx, *v)
 	}
 	tmpls, v := c.prime(ctx)
 	if v != nil {
@@ -93,7 +93,7 @@ func (r *runner) decode(ctx context.Context, step Step, n int) (matrix.Cell, []s
 	}
 	c.measure(ctx)
 	if v := c.verdict.Load(); ctx.Err() == nil && (v == nil || !v.fatal) {
-		c.drainFault = r.barrier(ctx)
+		c.undrained = r.barrier(ctx)
 	}
 	return c.fold(ctx)
 }

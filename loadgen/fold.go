@@ -38,8 +38,8 @@ func (c *cell) fold(ctx context.Context) (matrix.Cell, []stream.Record, error) {
 				"the run was ended %.1f s into the window of %v; the numbers are those of the time measured", length.Seconds(), c.r.cfg.Duration))
 		}
 	}
-	if c.drainFault != "" {
-		out.Warn("drain", c.drainFault)
+	if c.undrained != nil {
+		out.Warn("drain", c.undrained.message)
 	}
 	records := c.primes
 	for _, s := range c.slots {
@@ -53,10 +53,17 @@ func (c *cell) fold(ctx context.Context) (matrix.Cell, []stream.Record, error) {
 	if cause != nil {
 		return out, records, cause
 	}
-	if v != nil {
-		return out, records, v.err()
+	return out, records, c.fatal()
+}
+
+// fatal is the error that ends the run, nil if other cells may do better.
+func (c *cell) fatal() error {
+	for _, v := range []*verdict{c.verdict.Load(), c.undrained} {
+		if v != nil && v.fatal {
+			return v.err()
+		}
 	}
-	return out, records, nil
+	return nil
 }
 
 // phases notes for each stream what the cell was doing when it was sent.

@@ -121,8 +121,8 @@ func (r *runner) paced(ctx context.Context, step Step, n int) ([]result, error) 
 	for _, s := range step.Load {
 		p.stages = append(p.stages, stageRun{Pace: s})
 	}
-	if fault := r.barrier(ctx); fault != "" {
-		return p.unmeasured(ctx, verdict{matrix.Failed, "drain", fault, false})
+	if v := r.barrier(ctx); v != nil {
+		return p.unmeasured(ctx, *v)
 	}
 	tmpls, v := p.prime(ctx)
 	if v != nil {
@@ -132,7 +132,7 @@ func (r *runner) paced(ctx context.Context, step Step, n int) ([]result, error) 
 	p.ttft = r.cfg.burstTimeout(step.Prompt, time.Minute)
 	p.drive(ctx)
 	if v := p.verdict.Load(); ctx.Err() == nil && (v == nil || !v.fatal) {
-		p.drainFault = r.barrier(ctx)
+		p.undrained = r.barrier(ctx)
 	}
 	return p.fold(ctx)
 }
@@ -329,7 +329,7 @@ func (p *paced) fold(ctx context.Context) ([]result, error) {
 		var c matrix.Cell
 		switch {
 		case !s.begun && i > 0:
-			return append(out, p.skipped(i)...), p.why(cause, v)
+			return append(out, p.skipped(i)...), p.why(cause)
 		case v != nil && last:
 			c = p.r.blank(p.step)
 			c.Offered = p.load(i)
@@ -353,23 +353,20 @@ func (p *paced) fold(ctx context.Context) ([]result, error) {
 		if counted.estimated > 0 {
 			c.Warn("tokens_estimated", fmt.Sprintf("%d streams tell no token count: one token an event is assumed", counted.estimated))
 		}
-		if p.drainFault != "" && last {
-			c.Warn("drain", p.drainFault)
+		if p.undrained != nil && last {
+			c.Warn("drain", p.undrained.message)
 		}
 		out = append(out, result{c, p.records(i, all)})
 	}
-	return out, p.why(cause, v)
+	return out, p.why(cause)
 }
 
 // why is the error that ends the run, if it is to end.
-func (p *paced) why(cause error, v *verdict) error {
+func (p *paced) why(cause error) error {
 	if cause != nil {
 		return cause
 	}
-	if v != nil {
-		return v.err()
-	}
-	return nil
+	return p.fatal()
 }
 
 // numbers folds one stage: every stream that was open in its window is looked at.

@@ -8,8 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -272,28 +270,7 @@ func TestPacedInterrupted(t *testing.T) {
 // TestPacedAgainstADeadServer: the load ends when nothing answers any more.
 func TestPacedAgainstADeadServer(t *testing.T) {
 	bubble(t, profile(t, "plain"), sim.Options{}, func(r *rig) {
-		dial := r.deps.Dialer.Dial
-		var mu sync.Mutex
-		var conns []net.Conn
-		dead := false
-		r.deps.Dialer.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if dead {
-				return nil, syscall.ECONNREFUSED
-			}
-			c, err := dial(ctx, network, addr)
-			conns = append(conns, c)
-			return c, err
-		}
-		time.AfterFunc(6*time.Second, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			dead = true
-			for _, c := range conns {
-				_ = c.Close()
-			}
-		})
+		r.mortal(6 * time.Second)
 		out, err := r.start(context.Background(), offer(20))
 		if err == nil || !strings.Contains(err.Error(), "has stopped answering") || out.Outcome != Broken {
 			t.Errorf("outcome %s (%v), want %s", out.Outcome, err, Broken)

@@ -102,9 +102,9 @@ const maxPrefillTries = 12
 // the text that the context's cells share, so it is also their first prime.
 func (r *runner) prefill(ctx context.Context, step Step, n int) (matrix.Cell, []stream.Record, error) {
 	blank := r.blank(step)
-	if fault := r.barrier(ctx); fault != "" {
-		blank.Raise(matrix.Failed, "drain", fault)
-		return blank, nil, nil
+	if v := r.barrier(ctx); v != nil {
+		blank.Raise(v.status, v.reason, v.message)
+		return blank, nil, v.err()
 	}
 	words, err := r.words(ctx, step.Prompt, r.promptLimit(1))
 	if err != nil && ctx.Err() == nil {
