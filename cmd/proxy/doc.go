@@ -7,7 +7,7 @@
 // Prometheus metrics on /metrics, a record of each stream on /records.
 //
 // proxy check-config reads the settings and says every mistake; proxy version
-// prints the version.
+// prints the version. At SIGHUP policies and certificates are read again.
 //
 // Exit codes: 0 stopped after a drain in which every stream ended; 1 it could
 // not run, or streams had to be cut at the end of the drain; 2 usage or
