@@ -97,7 +97,7 @@ func (s streams) measure(ctx context.Context, c *configs.Loadgen, loaded *config
 			return err
 		}
 	}
-	run, err := s.measureInto(ctx, file, cfg, deps, look{quiet: c.Quiet, plain: c.NoTUI})
+	run, err := s.measureInto(ctx, file, cfg, deps, look{quiet: c.Quiet, plain: c.NoTUI, alone: true})
 	if run != nil && err != nil && !c.Quiet {
 		fmt.Fprintln(s.err, "to go on: loadgen --resume "+file.path)
 	}

@@ -11,7 +11,9 @@ import (
 const gcPercent = 10
 
 // thrifty sets the collector to gcPercent until the func it returns is called;
-// GOGC of the environment stands.
+// GOGC of the environment stands. It is not for the demo, where engine and proxy
+// live in the same process and allocate all the time: there it held requests up
+// by milliseconds.
 func thrifty() (restore func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}

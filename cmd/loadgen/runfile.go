@@ -124,7 +124,10 @@ func (s streams) measureInto(ctx context.Context, file *runFile, cfg loadgen.Con
 		URL:   deps.Target.URL, Plan: plan, Cells: file.cells(),
 	}, deps.Live)
 	deps.Progress = show.event
-	restore := thrifty()
+	restore := func() {}
+	if l.alone {
+		restore = thrifty()
+	}
 	outcome, failed := loadgen.Run(ctx, cfg, deps)
 	restore()
 	failed = errors.Join(failed, show.close())

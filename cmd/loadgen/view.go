@@ -14,6 +14,7 @@ import (
 type look struct {
 	quiet bool // not at all
 	plain bool // in lines, without a live screen
+	alone bool // the process does nothing but measure: see thrifty
 }
 
 // view shows a run while it goes on.

@@ -17,10 +17,11 @@ func Log(w io.Writer, level, format string) (zerolog.Logger, error) {
 	if err != nil {
 		return zerolog.Nop(), fmt.Errorf("--log-level: %w", err)
 	}
+	out := zerolog.SyncWriter(w) // several goroutines log
 	if format != "json" {
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.RFC3339, NoColor: !Terminal(w) || os.Getenv("NO_COLOR") != ""}
+		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.RFC3339, NoColor: !Terminal(w) || os.Getenv("NO_COLOR") != ""}
 	}
-	return zerolog.New(w).Level(l).With().Timestamp().Logger(), nil
+	return zerolog.New(out).Level(l).With().Timestamp().Logger(), nil
 }
 
 // Terminal reports whether w is one.
