@@ -126,6 +126,9 @@ func (run *Run) line(p []byte, header *bool) error {
 	if err := json.Unmarshal(p, &head); err != nil {
 		return err
 	}
+	if head.Type == "" {
+		return errors.New("it is no line of a run file: it has no type")
+	}
 	if head.V != Version {
 		return fmt.Errorf("line of type %q has version %d, this program reads %d", head.Type, head.V, Version)
 	}

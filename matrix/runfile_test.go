@@ -71,7 +71,7 @@ func TestReadKeepsGoingPastDamage(t *testing.T) {
 
 func TestReadRefusesWhatIsNoRun(t *testing.T) {
 	for _, tc := range []struct{ name, in string }{
-		{"empty", ""}, {"text", "hello\n"}, {"other version", `{"type":"header","v":2}`}, {"no header", `{"type":"cell","v":1}`},
+		{"empty", ""}, {"text", "hello\n"}, {"other version", `{"type":"header","v":2}`}, {"JSON of another kind", `{"choices":[]}`}, {"no header", `{"type":"cell","v":1}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := Read(strings.NewReader(tc.in)); err == nil {
