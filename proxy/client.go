@@ -16,11 +16,10 @@ import (
 
 // listener gives the server connections that stamp their reads.
 type listener struct {
-	net.Listener
-	user       bool
-	writeLimit time.Duration
-	tls        func() *tls.Config // returns nil where there is none
-	handshake  time.Duration      // its limit
+	net.Listener // of stamp.WrapListener
+	writeLimit   time.Duration
+	tls          func() *tls.Config // returns nil where there is none
+	handshake    time.Duration      // its limit
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -28,7 +27,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc := stamp.Wrap(c, l.user)
+	sc := c.(*stamp.Conn)
 	sc.SetWriteLimit(l.writeLimit)
 	cc := &clientConn{Conn: sc}
 	if settings := l.tls(); settings != nil {

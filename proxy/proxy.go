@@ -166,7 +166,7 @@ func (p *Proxy) Serve(ln net.Listener) error {
 	}
 	addr := ln.Addr().String()
 	p.addr.Store(&addr)
-	err := p.data.Serve(&listener{Listener: ln, user: p.cfg.UserStamps, writeLimit: p.cfg.ClientWrite,
+	err := p.data.Serve(&listener{Listener: stamp.WrapListener(ln, p.cfg.UserStamps), writeLimit: p.cfg.ClientWrite,
 		tls: p.tls.Load, handshake: p.cfg.HandshakeTimeout})
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 		return nil

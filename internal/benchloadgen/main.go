@@ -11,9 +11,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 func main() {
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "benchloadgen: -rounds is at least 1 and -window at least 1s")
 		return 2
 	}
-	yard, err := findYard()
+	sources, err := yard.Find("emitter/main.go", "drain/main.go")
 	if err != nil {
 		fmt.Fprintf(stderr, "benchloadgen: SKIPPED, NOTHING WAS MEASURED: %v\n"+
 			"benchloadgen: set STREAMGAUGE_SHARED to the folder that holds yard/\n", err)
@@ -55,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "benchloadgen: SKIPPED, NOTHING WAS MEASURED: the emitter and the client need a core each, and this machine has one")
 		return 0
 	}
-	missed, err := measure(ctx, s, yard, stdout, stderr)
+	missed, err := measure(ctx, s, sources, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "benchloadgen: %v\n", err)
 		return 1
@@ -67,25 +68,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// findYard returns the folder of the yard's sources.
-func findYard() (string, error) {
-	shared := os.Getenv("STREAMGAUGE_SHARED")
-	if shared == "" {
-		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-		if err != nil {
-			return "", fmt.Errorf("go list -m: %w", err)
-		}
-		shared = filepath.Join(strings.TrimSpace(string(out)), "..", "shared")
-	}
-	dir := filepath.Join(shared, "yard")
-	for _, program := range []string{"emitter", "drain"} {
-		if _, err := os.Stat(filepath.Join(dir, program, "main.go")); err != nil {
-			return "", err
-		}
-	}
-	return dir, nil
-}
-
 // bench is what all rounds share.
 type bench struct {
 	settings
@@ -93,7 +75,7 @@ type bench struct {
 	pin [][]string // argv before a program, to hold it to core 0 and to core 1
 }
 
-func measure(ctx context.Context, s settings, yard string, stdout, stderr io.Writer) (missed int, err error) {
+func measure(ctx context.Context, s settings, sources string, stdout, stderr io.Writer) (missed int, err error) {
 	dir, err := os.MkdirTemp("", "streamgauge-bench-")
 	if err != nil {
 		return 0, err
@@ -104,7 +86,7 @@ func measure(ctx context.Context, s settings, yard string, stdout, stderr io.Wri
 		return 0, err
 	}
 	for program, from := range map[string][2]string{
-		"emitter": {yard, "./emitter"}, "drain": {yard, "./drain"},
+		"emitter": {sources, "./emitter"}, "drain": {sources, "./drain"},
 		"loadgen": {".", "github.com/streamgauge/streamgauge/cmd/loadgen"},
 	} {
 		if err := build(ctx, from[0], from[1], filepath.Join(dir, program)); err != nil {

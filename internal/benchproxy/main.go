@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 func main() {
@@ -65,16 +67,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func find(stderr io.Writer) (*bench, error) {
-	shared := os.Getenv("STREAMGAUGE_SHARED")
-	if shared == "" {
-		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-		if err != nil {
-			return nil, fmt.Errorf("go list -m: %w", err)
-		}
-		shared = filepath.Join(strings.TrimSpace(string(out)), "..", "shared")
-	}
-	dir := filepath.Join(shared, "yard", "gateways")
-	if _, err := os.Stat(filepath.Join(dir, "scripts", "bench.sh")); err != nil {
+	dir, err := yard.Find("gateways/scripts/bench.sh")
+	if err != nil {
 		return nil, err
 	}
 	work := os.Getenv("YARD")
@@ -85,7 +79,7 @@ func find(stderr io.Writer) (*bench, error) {
 		}
 		work = filepath.Join(home, ".cache", "streamgauge", "yard")
 	}
-	return &bench{dir, work, stderr}, nil
+	return &bench{filepath.Join(dir, "gateways"), work, stderr}, nil
 }
 
 func (b *bench) command(ctx context.Context, name string, args ...string) *exec.Cmd {

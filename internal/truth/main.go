@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 func main() {
@@ -40,7 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return 2
 	}
-	source, err := yard()
+	source, err := yard.Find("emitter/main.go")
 	if err != nil {
 		fmt.Fprintf(stderr, "truth: SKIPPED, NOTHING WAS MEASURED: %v\ntruth: set STREAMGAUGE_SHARED to the folder that holds yard/\n", err)
 		return 0
@@ -85,23 +87,6 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	return s, nil
 }
 
-// yard returns the folder of the emitter's source.
-func yard() (string, error) {
-	shared := os.Getenv("STREAMGAUGE_SHARED")
-	if shared == "" {
-		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-		if err != nil {
-			return "", fmt.Errorf("go list -m: %w", err)
-		}
-		shared = filepath.Join(strings.TrimSpace(string(out)), "..", "shared")
-	}
-	dir := filepath.Join(shared, "yard", "emitter")
-	if _, err := os.Stat(filepath.Join(dir, "main.go")); err != nil {
-		return "", err
-	}
-	return dir, nil
-}
-
 // raise starts this program again under SCHED_RR; on success it does not return.
 func raise(s settings) error {
 	switch {
@@ -134,7 +119,7 @@ func measure(ctx context.Context, s settings, source string, stdout io.Writer) (
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	emitter, err := startEmitter(ctx, dir, source)
+	emitter, err := startEmitter(ctx, dir, filepath.Join(source, "emitter"))
 	if err != nil {
 		return 0, err
 	}
