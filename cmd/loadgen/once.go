@@ -31,14 +31,7 @@ func newOnce(s streams) *cobra.Command {
 		Example: "  loadgen once --url http://127.0.0.1:8000 --prompt 'Why is the sky blue?' --max-tokens 200",
 		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, loaded, err := configs.LoadLoadgen(cmd.Flags())
-			if err == nil {
-				err = loaded.Require("url")
-			}
-			if err != nil {
-				return program.Usage(err)
-			}
-			t, err := target(&c)
+			c, loaded, t, err := oneServer(cmd.Flags())
 			if err != nil {
 				return err
 			}

@@ -24,14 +24,7 @@ func newProbe(s streams) *cobra.Command {
 		Example: "  loadgen probe --url http://127.0.0.1:8000",
 		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, loaded, err := configs.LoadLoadgen(cmd.Flags())
-			if err == nil {
-				err = loaded.Require("url")
-			}
-			if err != nil {
-				return program.Usage(err)
-			}
-			t, err := target(&c)
+			c, _, t, err := oneServer(cmd.Flags())
 			if err != nil {
 				return err
 			}

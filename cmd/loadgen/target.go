@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/spf13/pflag"
 	"github.com/streamgauge/streamgauge/cmd/internal/program"
 	"github.com/streamgauge/streamgauge/configs"
 	"github.com/streamgauge/streamgauge/engine"
@@ -22,4 +23,17 @@ func target(c *configs.Loadgen) (*engine.Target, error) {
 		return nil, program.Usage(err)
 	}
 	return &t, nil
+}
+
+// oneServer reads the settings of a command that asks one server something.
+func oneServer(fs *pflag.FlagSet) (configs.Loadgen, configs.Loaded, *engine.Target, error) {
+	c, loaded, err := configs.LoadLoadgen(fs)
+	if err == nil {
+		err = loaded.Require("url")
+	}
+	if err != nil {
+		return c, loaded, nil, program.Usage(err)
+	}
+	t, err := target(&c)
+	return c, loaded, t, err
 }
