@@ -155,6 +155,10 @@ func hashOf(block []byte) uint64 {
 	return hash
 }
 
+// Chars is the number of characters that begin in text, as the package counts
+// them: all bytes but UTF-8 continuations.
+func Chars(text []byte) int { return leads(text) }
+
 // leads counts the characters that begin in text: all bytes but continuations.
 func leads(text []byte) int {
 	count := len(text)

@@ -105,6 +105,16 @@ func identityMatrix(size int) string {
 	return b.String()[:size]
 }
 
+// instantsText is what a ground-truth emitter sends: the nanoseconds at which
+// each event leaves, once a token, k tokens an event.
+func instantsText(size, k int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < size; i++ {
+		b.WriteString(strings.Repeat(fmt.Sprintf("@%d ", 1796026385123456789+int64(i*k)*10_000_000+int64(i*7919%90_001)), k))
+	}
+	return b.String()[:size]
+}
+
 func BenchmarkFeed(b *testing.B) {
 	const size = 256 << 10
 	for _, c := range []struct {
@@ -115,6 +125,8 @@ func BenchmarkFeed(b *testing.B) {
 		{"code", codeText(size), 901},
 		{"cjk", cjkText(size), 901},
 		{"fragments_of_4", proseText(size), 4},
+		{"instants", instantsText(size, 1), 21},
+		{"instants_by_four", instantsText(size, 4), 84},
 		{"one_cycle_for_ever", strings.Repeat("I will now check the answer again. ", size/35+1)[:size], 901},
 		{"fibonacci", fibonacciWord(size), 901},
 		{"white_space", strings.Repeat("\n    ", size/5), 901},

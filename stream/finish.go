@@ -2,7 +2,9 @@ package stream
 
 import (
 	"fmt"
+	"math"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/streamgauge/streamgauge/hist"
@@ -30,8 +32,29 @@ func (m *Meter) Tokens() int { return m.pick().tokens }
 func (m *Meter) GeneratedEvents() int { return m.events }
 
 // Gaps returns the times between generated events of one choice that do not
-// share an instant. It belongs to the Meter.
-func (m *Meter) Gaps() *hist.H { return &m.gaps }
+// share an instant. A call costs what the log is long.
+func (m *Meter) Gaps() *hist.H {
+	h := new(hist.H)
+	m.gapsInto(h)
+	return h
+}
+
+func (m *Meter) gapsInto(h *hist.H) {
+	GapsIn(m.log, Edges{Close: math.MaxInt64}, h)
+	h.Merge(m.beyond)
+}
+
+// gapHists are for the moment at which a record is made: a histogram of gaps
+// takes up to 20 KB, too much for each open stream and for each one's end.
+var gapHists = sync.Pool{New: func() any { return new(hist.H) }}
+
+func (m *Meter) recordGaps() Gaps {
+	h := gapHists.Get().(*hist.H)
+	defer gapHists.Put(h)
+	h.Reset()
+	m.gapsInto(h)
+	return gapsOf(h)
+}
 
 // Blind returns why a part of the body could not be read, see
 // wire.Decoder.Blind.
@@ -61,7 +84,7 @@ func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
 		CachedTokens:    count(m.usage.CachedTokens),
 		ReasoningTokens: count(m.usage.ReasoningTokens),
 		Events:          m.all, GeneratedEvents: m.events, CoalescedEvents: m.coalesced,
-		Gaps:   gapsOf(&m.gaps),
+		Gaps:   m.recordGaps(),
 		Stamps: m.stamps.String(), Retries: max(m.sends-1, 0), Malformed: m.malformed,
 		Loops: m.loops(),
 	}

@@ -22,7 +22,6 @@ const (
 type Event struct {
 	At      stamp.Instant
 	Tokens  int32  // by the stream's token source; 0 until the source is known
-	Chars   int32  // code points of text fed to the channel's detector
 	Choice  uint16 // position in the order in which the choices first came
 	Channel uint8  // wire.Channel
 	Flags   uint8
@@ -35,7 +34,73 @@ type evidence struct {
 	usage, native int32 // cumulative
 }
 
-var noEvidence = evidence{wire.None, wire.None, wire.None, wire.None}
+// ledger is what the log's entries say that is not for its readers, one column
+// a fact: most streams tell one or two of the five, and a stream of an hour
+// should not keep the others.
+type ledger struct {
+	ids, logprobs column
+	usage, native column
+	chars         column // code points fed to the detector of the entry's channel
+}
+
+// column holds a number for some entries of a log.
+type column []int32
+
+// at returns the number of entry i, wire.None when it has none.
+func (c column) at(i int) int32 {
+	if i < len(c) {
+		return c[i]
+	}
+	return wire.None
+}
+
+// put sets the number of entry i, which is the last one so far or behind it.
+func (c *column) put(i int, n int32) {
+	if n == wire.None {
+		return
+	}
+	for len(*c) < i {
+		*c = extend(*c, wire.None)
+	}
+	if i < len(*c) {
+		(*c)[i] = n
+		return
+	}
+	*c = extend(*c, n)
+}
+
+// note books what the event of entry i says.
+func (l *ledger) note(i int, said evidence) {
+	l.ids.put(i, said.ids)
+	l.logprobs.put(i, said.logprobs)
+	l.usage.put(i, said.usage)
+	l.native.put(i, said.native)
+}
+
+// emptied returns the ledger for another stream; one that has grown beyond
+// keepLog entries is let go.
+func (l *ledger) emptied() ledger {
+	return ledger{emptied(l.ids), emptied(l.logprobs), emptied(l.usage), emptied(l.native), emptied(l.chars)}
+}
+
+func emptied[S ~[]T, T any](s S) S {
+	if cap(s) > keepLog {
+		return nil
+	}
+	return s[:0]
+}
+
+// firstLog is the number of entries that a log has room for at first.
+const firstLog = 64
+
+// extend is append that grows by a quarter: a thousand streams of one age grow
+// at the same time, and what append adds to the middle-sized is twice that.
+func extend[S ~[]T, T any](s S, v T) S {
+	if len(s) == cap(s) {
+		s = append(make(S, 0, len(s)+max(len(s)/4, firstLog)), s...)
+	}
+	return append(s, v)
+}
 
 // Spread gives every generated event of log its part of total tokens, as even
 // as whole numbers allow: the first k events hold ⌊total·k/n⌋ together.

@@ -22,8 +22,9 @@ const (
 // DefaultMaxLog is the number of generated events kept of a stream.
 const DefaultMaxLog = 65536
 
-// keepLog is the capacity of a log that survives Reset: 1.3 MB.
-const keepLog = 32768
+// keepLog is the capacity of a log that survives Reset: 16,384 entries and the
+// slack of growing. With one source of token counts it is half a megabyte.
+const keepLog = 20480
 
 // maxChoices bounds the state of a stream; the events of further choices are
 // counted with the last.
@@ -72,9 +73,9 @@ type Meter struct {
 	coalesced int
 	malformed int
 	log       []Event
-	evidence  []evidence
-	lastLog   int // entry of the last generated event, -1 when it is not in the log
-	gaps      hist.H
+	ledger    ledger
+	lastLog   int     // entry of the last generated event, -1 when it is not in the log
+	beyond    *hist.H // gaps before events that the log has no room for; nil without any
 
 	choices      []choice
 	usage        wire.Usage // prompt, cached and reasoning tokens: the greatest told
@@ -125,16 +126,10 @@ func (m *Meter) Reset(o Options) {
 		dec.Reset(o.Dialect)
 	}
 	free := m.releaseDetectors(o.Limits)
-	gaps := m.gaps
-	gaps.Reset()
-	log, ev := m.log[:0], m.evidence[:0]
-	if cap(log) > keepLog {
-		log, ev = nil, nil
-	}
 	choices := m.choices[:0]
 	*m = Meter{
 		o: o, dec: dec,
-		log: log, evidence: ev, lastLog: -1, gaps: gaps,
+		log: emptied(m.log), ledger: m.ledger.emptied(), lastLog: -1,
 		choices: choices, total: wire.None, nativePrompt: wire.None, nativeCached: wire.None, lastEnded: -1, stale: true,
 		usage:     wire.Usage{PromptTokens: wire.None, CompletionTokens: wire.None, CachedTokens: wire.None, ReasoningTokens: wire.None},
 		detectors: m.detectors[:0], free: free,
@@ -274,19 +269,28 @@ func (m *Meter) token(c *wire.Choice, pos int, said evidence, at stamp.Instant) 
 	m.lastToken = at
 
 	ch := &m.choices[pos]
-	if ch.last != 0 && at > ch.last {
-		m.gaps.Record(int64(at - ch.last))
+	ch.book(said)
+	if m.lastLog = len(m.log); m.lastLog < m.o.MaxLog {
+		m.log = extend(m.log, Event{At: at, Choice: uint16(pos)})
+		m.ledger.note(m.lastLog, said)
+	} else {
+		m.lastLog = -1
+		m.unlogged(ch, at)
 	}
 	ch.last = at
-	ch.book(said)
-
-	m.lastLog = -1
-	if len(m.log) < m.o.MaxLog {
-		m.lastLog = len(m.log)
-		m.log = append(m.log, Event{At: at, Choice: uint16(pos)})
-		m.evidence = append(m.evidence, said)
-	}
 	return sig | m.texts(c, pos, at)
+}
+
+// unlogged books the gap before an event that the log has no room for. The
+// others follow from the log, when they are asked for.
+func (m *Meter) unlogged(ch *choice, at stamp.Instant) {
+	if ch.last == 0 || at <= ch.last {
+		return
+	}
+	if m.beyond == nil {
+		m.beyond = new(hist.H)
+	}
+	m.beyond.Record(int64(at - ch.last))
 }
 
 // texts books the texts of a generated event and feeds them to the detectors.
@@ -305,15 +309,14 @@ func (m *Meter) texts(c *wire.Choice, pos int, at stamp.Instant) (sig Signal) {
 				m.log[entry].Channel, fresh = uint8(p.Channel), false
 			case m.log[entry].Channel != uint8(p.Channel):
 				entry = len(m.log)
-				m.log = append(m.log, Event{At: at, Choice: uint16(pos), Channel: uint8(p.Channel), Flags: SameEvent})
-				m.evidence = append(m.evidence, noEvidence)
+				m.log = extend(m.log, Event{At: at, Choice: uint16(pos), Channel: uint8(p.Channel), Flags: SameEvent})
 			}
 		}
 		if p.Name {
 			continue
 		}
-		if entry >= 0 {
-			m.log[entry].Chars += int32(chars(p.Text))
+		if entry >= 0 && !m.o.NoDetect {
+			m.ledger.chars.put(entry, max(m.ledger.chars.at(entry), 0)+int32(detect.Chars(p.Text)))
 		}
 		if m.o.Text != nil {
 			m.o.Text(p.Channel, c.Index, p.Text)
@@ -321,17 +324,6 @@ func (m *Meter) texts(c *wire.Choice, pos int, at stamp.Instant) (sig Signal) {
 		sig |= m.feed(pos, p.Channel, p.Text)
 	}
 	return sig
-}
-
-// chars counts code points as package detect does: bytes that do not continue
-// a character.
-func chars(text []byte) (n int) {
-	for _, b := range text {
-		if b&0xC0 != 0x80 {
-			n++
-		}
-	}
-	return n
 }
 
 // maxWord bounds what a record keeps of a name or a finish reason, which servers

@@ -190,16 +190,15 @@ func (m *Meter) fillLog() {
 		if m.log[i].Flags&SameEvent != 0 {
 			continue
 		}
-		said := &m.evidence[i]
 		switch m.tally.from {
 		case FromTokenIDs:
-			m.log[i].Tokens = max(said.ids, 0)
+			m.log[i].Tokens = max(m.ledger.ids.at(i), 0)
 		case FromLogprobs:
-			m.log[i].Tokens = max(said.logprobs, 0)
+			m.log[i].Tokens = max(m.ledger.logprobs.at(i), 0)
 		case FromUsageContinuous:
-			m.fillRise(i, said.usage)
+			m.fillRise(i, m.ledger.usage.at(i))
 		case FromNative:
-			m.fillRise(i, said.native)
+			m.fillRise(i, m.ledger.native.at(i))
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (m *Meter) locate(pos int, channel wire.Channel, offset int64) (int, bool) 
 		if int(e.Choice) != pos || e.Channel != uint8(channel) {
 			continue
 		}
-		if seen += int64(e.Chars); seen > offset {
+		if seen += int64(max(m.ledger.chars.at(i), 0)); seen > offset {
 			return event, true
 		}
 	}
