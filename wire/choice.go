@@ -1,63 +1,94 @@
 package wire
 
-import (
-	"bytes"
+import "bytes"
 
-	"github.com/valyala/fastjson"
-)
+// maxChoices bounds the choices of an event that are read, since three bytes of
+// a payload would cost a hundred of ours, and those whose calls are remembered.
+const maxChoices = 256
 
 // choice reads entry i of choices.
-func (c *chunk) choice(v *fastjson.Value, i int) {
-	if v.Type() != fastjson.TypeObject {
+func (r *reader) choice(i int) {
+	if len(r.ev.Choices) == maxChoices {
+		r.skip()
 		return
 	}
-	n := len(c.ev.Choices)
-	if n == maxChoices {
-		return // three bytes of a payload would cost a hundred of ours
+	if !r.object() {
+		return
 	}
-	if n < cap(c.ev.Choices) {
-		c.ev.Choices = c.ev.Choices[:n+1]
-	} else {
-		c.ev.Choices = append(c.ev.Choices, Choice{})
-	}
-	ch := &c.ev.Choices[n]
-	*ch = Choice{Index: i, Parts: ch.Parts[:0], TokenIDs: None, Logprobs: None}
-	if index := count(v.Get("index")); index != None {
-		ch.Index = index
-	}
-	v.GetObject().Visit(func(key []byte, v *fastjson.Value) {
+	ch := r.newChoice(i)
+	numbered, delta := false, absent
+	for key, ok := r.key(); ok; key, ok = r.key() {
 		switch string(key) {
+		case "index":
+			numbered = true
+			if n := r.count(); n != None {
+				ch.Index = n
+			}
 		case "delta", "message":
-			c.delta(ch, v)
+			if numbered {
+				r.delta(ch)
+			} else {
+				delta = r.pass() // its calls are numbered by choice
+			}
 		case "text":
-			ch.add(Content, text(v))
+			ch.add(Content, r.str())
 		case "finish_reason", "finishReason":
-			if reason := text(v); len(reason) > 0 {
+			if reason := r.str(); len(reason) > 0 {
 				ch.Finish = reason
 			}
 		case "stop_reason":
-			ch.Stop = text(v)
+			ch.Stop = r.str()
 		case "token_ids", "output_ids":
-			if v.Type() == fastjson.TypeArray {
-				ch.TokenIDs = len(v.GetArray())
+			if n := r.items(); n != None {
+				ch.TokenIDs = n
 			}
 		case "logprobs":
-			ch.Logprobs = logprobs(v)
+			ch.Logprobs = r.logprobs()
 		case "usage": // Kimi
-			if !c.ev.Usage.Has {
-				c.ev.Usage.read(v)
+			if r.ev.Usage.Has {
+				r.skip()
+			} else {
+				r.usage()
 			}
+		default:
+			r.skip()
 		}
-	})
+	}
+	if delta != absent && !r.bad {
+		resume := r.back(delta)
+		r.delta(ch)
+		r.back(resume)
+	}
+}
+
+// newChoice adds a choice to the event, in the memory of an earlier one.
+func (r *reader) newChoice(index int) *Choice {
+	n := len(r.ev.Choices)
+	if n < cap(r.ev.Choices) {
+		r.ev.Choices = r.ev.Choices[:n+1]
+	} else {
+		r.ev.Choices = append(r.ev.Choices, Choice{})
+	}
+	ch := &r.ev.Choices[n]
+	*ch = Choice{Index: index, Parts: ch.Parts[:0], TokenIDs: None, Logprobs: None}
+	return ch
 }
 
 // logprobs returns the number of entries, in the shape of chat (content,
 // refusal) or of completions (tokens).
-func logprobs(v *fastjson.Value) int {
+func (r *reader) logprobs() int {
 	n := None
-	for _, key := range [...]string{"content", "refusal", "tokens"} {
-		if a := v.Get(key); a != nil && a.Type() == fastjson.TypeArray {
-			n = max(n, 0) + len(a.GetArray())
+	if !r.object() {
+		return n
+	}
+	for key, ok := r.key(); ok; key, ok = r.key() {
+		switch string(key) {
+		case "content", "refusal", "tokens":
+			if items := r.items(); items != None {
+				n = max(n, 0) + items
+			}
+		default:
+			r.skip()
 		}
 	}
 	return n
@@ -66,6 +97,12 @@ func logprobs(v *fastjson.Value) int {
 func (ch *Choice) add(c Channel, text []byte) {
 	if len(text) > 0 {
 		ch.Parts = append(ch.Parts, Part{Channel: c, Text: text})
+	}
+}
+
+func (ch *Choice) addName(c Channel, name []byte) {
+	if len(name) > 0 {
+		ch.Parts = append(ch.Parts, Part{Channel: c, Name: true, Text: name})
 	}
 }
 
@@ -87,106 +124,77 @@ func (ch *Choice) addReasoning(text []byte) {
 }
 
 // delta reads the object of a choice that holds its new output.
-func (c *chunk) delta(ch *Choice, v *fastjson.Value) {
-	v.GetObject().Visit(func(key []byte, v *fastjson.Value) {
+func (r *reader) delta(ch *Choice) {
+	if !r.object() {
+		return
+	}
+	for key, ok := r.key(); ok; key, ok = r.key() {
 		switch string(key) {
 		case "content":
-			ch.content(v)
+			r.content(ch)
 		case "reasoning_content", "reasoning", "thinking":
-			ch.addReasoning(text(v))
+			ch.addReasoning(r.str())
 		case "refusal":
-			ch.add(Refusal, text(v))
+			ch.add(Refusal, r.str())
 		case "tool_calls":
-			for i, call := range v.GetArray() {
-				c.toolCall(ch, call, i)
+			if r.array() {
+				for r.elem() {
+					r.toolCall(ch)
+				}
 			}
 		case "function_call":
-			ch.function(Tool0, v)
+			r.function(ch, Tool0)
+		default:
+			r.skip()
 		}
-	})
+	}
 }
 
 // content reads a text, or the array of typed parts that Mistral sends.
-func (ch *Choice) content(v *fastjson.Value) {
-	if v.Type() != fastjson.TypeArray {
-		ch.add(Content, text(v))
+func (r *reader) content(ch *Choice) {
+	if r.peek() != '[' {
+		ch.add(Content, r.str())
 		return
 	}
-	for _, part := range v.GetArray() {
-		switch thinking := part.Get("thinking"); {
-		case thinking == nil:
-			ch.add(Content, text(part.Get("text")))
-		case thinking.Type() == fastjson.TypeArray:
-			for _, p := range thinking.GetArray() {
-				ch.add(Reasoning, text(p.Get("text")))
-			}
+	r.array()
+	for r.elem() {
+		r.contentPart(ch)
+	}
+}
+
+func (r *reader) contentPart(ch *Choice) {
+	if !r.object() {
+		return
+	}
+	for key, ok := r.key(); ok; key, ok = r.key() {
+		switch string(key) {
+		case "text":
+			ch.add(Content, r.str())
+		case "thinking":
+			r.thinking(ch)
 		default:
-			ch.add(Reasoning, text(thinking))
+			r.skip()
 		}
 	}
 }
 
-// function reads the name and the arguments of a call.
-func (ch *Choice) function(channel Channel, v *fastjson.Value) {
-	if v == nil {
+// thinking reads a text, or an array of {"text":…}.
+func (r *reader) thinking(ch *Choice) {
+	if r.peek() != '[' {
+		ch.add(Reasoning, r.str())
 		return
 	}
-	if name := text(v.Get("name")); len(name) > 0 {
-		ch.Parts = append(ch.Parts, Part{Channel: channel, Name: true, Text: name})
-	}
-	args := v.Get("arguments")
-	switch {
-	case args == nil:
-	case args.Type() == fastjson.TypeObject: // Ollama's habit
-		ch.add(channel, args.MarshalTo(nil))
-	default:
-		ch.add(channel, text(args))
-	}
-}
-
-// toolCall remembers the call that a choice is making, for servers that do
-// not number them.
-type toolCall struct {
-	choice int
-	index  int
-	id     []byte
-}
-
-// toolCall reads entry i of a delta's tool_calls.
-func (c *chunk) toolCall(ch *Choice, v *fastjson.Value, i int) {
-	if v.Type() != fastjson.TypeObject {
-		return
-	}
-	function := v.Get("function")
-	index := count(v.Get("index"))
-	if index == None {
-		index = c.unnumbered(ch.Index, text(v.Get("id")), len(text(function.Get("name"))) > 0)
-	}
-	ch.function(toolChannel(index), function)
-}
-
-// maxChoices bounds the choices of an event that are read, and those whose
-// calls are remembered.
-const maxChoices = 256
-
-// unnumbered returns the index of a call without one: a call with a new id, or
-// with a name and no id, is the next, anything else continues the last.
-func (c *chunk) unnumbered(choice int, id []byte, named bool) int {
-	for i := range c.calls {
-		call := &c.calls[i]
-		if call.choice != choice {
+	r.array()
+	for r.elem() {
+		if !r.object() {
 			continue
 		}
-		if (len(id) > 0 && !bytes.Equal(call.id, id)) || (len(id) == 0 && named) {
-			call.index++
+		for key, ok := r.key(); ok; key, ok = r.key() {
+			if string(key) == "text" {
+				ch.add(Reasoning, r.str())
+			} else {
+				r.skip()
+			}
 		}
-		if len(id) > 0 {
-			call.id = append(call.id[:0], id...)
-		}
-		return call.index
 	}
-	if len(c.calls) < maxChoices {
-		c.calls = append(c.calls, toolCall{choice: choice, id: bytes.Clone(id)})
-	}
-	return 0
 }

@@ -2,47 +2,60 @@ package wire
 
 import (
 	"bytes"
-
-	"github.com/valyala/fastjson"
+	"sync"
 )
 
-// sift is the payload size over which the members that echo the prompt are left
-// out before parsing: a vLLM stream may open with 251K prompt_token_ids, each of
-// which would cost 80 bytes of parser memory. It is also the size up to which
-// the parser's memory is kept.
-const sift = 64 << 10
+// keepReader is the payload size up to which the memory of a reader is used
+// again: what one huge event took must not be held by the next.
+const keepReader = 64 << 10
 
-// maxValues is the number of JSON values over which a payload is not read but
-// counted as malformed: they would take 80 MB of parser memory. A reply of 8 MB
-// with 20 logprobs a token has half as many.
-const maxValues = 1 << 20
-
-// chunk reads payloads. Its Event and all that it points to are reused.
-type chunk struct {
-	parser *fastjson.Parser
-	small  []byte // a large payload without the echo of the prompt
-	ev     Event
-	calls  []toolCall
+// reader reads payloads. Its event and all that it points to are valid until the
+// next payload. A Decoder borrows a reader while it has events to hand out, so
+// that a stream that waits for its next token holds none.
+type reader struct {
+	scan
+	ev    Event
+	of    *memory // of the stream
+	grown bool    // beyond keepReader
 }
 
-func (c *chunk) reset() {
-	if c.parser == nil {
-		c.parser = new(fastjson.Parser)
+// memory is what the events of a stream tell of later ones.
+type memory struct {
+	calls []toolCall
+	head  head
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+func borrow(m *memory) *reader {
+	r := readers.Get().(*reader)
+	r.of = m
+	return r
+}
+
+// giveBack ends the use of r. Parts that no later event overwrites keep their
+// texts alive: at most keepReader bytes, in as many readers as there are cores.
+func (r *reader) giveBack() {
+	if r.grown {
+		return
 	}
-	c.calls = c.calls[:0]
+	r.start(nil)
+	r.clear(Data, 0)
+	r.of = nil
+	readers.Put(r)
 }
 
 // malformed returns the event of a payload of size bytes that was not read.
-func (c *chunk) malformed(size int) *Event {
-	c.clear(Malformed, size)
-	return &c.ev
+func (r *reader) malformed(size int) *Event {
+	r.clear(Malformed, size)
+	return &r.ev
 }
 
-func (c *chunk) clear(k Kind, size int) {
-	c.ev = Event{
+func (r *reader) clear(k Kind, size int) {
+	r.ev = Event{
 		Kind:    k,
 		Size:    size,
-		Choices: c.ev.Choices[:0],
+		Choices: r.ev.Choices[:0],
 		Usage:   noUsage,
 		Native:  noNative,
 	}
@@ -55,216 +68,194 @@ var (
 
 // read returns the event of a payload, nil for a keep-alive wrapped as data.
 // failed says that the event called itself an error.
-func (c *chunk) read(payload []byte, failed bool) *Event {
+func (r *reader) read(payload []byte, failed bool) *Event {
 	text := bytes.TrimSpace(payload)
 	if !failed && (len(text) == 0 || text[0] == ':') {
 		return nil
 	}
-	c.clear(Data, len(payload))
+	r.clear(Data, len(payload))
+	r.grown = r.grown || len(payload) > keepReader
 	if string(text) == "[DONE]" {
-		c.ev.Kind = Done
-		return &c.ev
+		r.ev.Kind = Done
+		return &r.ev
 	}
-	if len(text) > sift {
-		if text = c.sift(text); countValues(text) > maxValues {
-			c.ev.Kind = Malformed
-			return &c.ev
-		}
-	}
-	v, err := c.parser.ParseBytes(text)
-	if len(text) > sift {
-		// The value lives as long as it is used; the parser would keep it
-		// for ever.
-		c.parser = new(fastjson.Parser)
+	r.start(text)
+	if r.peek() == '{' {
+		r.chunk(failed)
+	} else {
+		r.skip()
 	}
 	switch {
-	case err != nil && failed:
-		c.ev.Kind = Failure
-		c.ev.Error = Error{Message: string(text)}
-	case err != nil:
-		c.ev.Kind = Malformed
-	case v.Type() == fastjson.TypeObject:
-		c.object(v, failed)
-	case failed:
-		c.ev.Kind = Failure
-		c.ev.Error = readError(v)
+	case !r.end() && failed:
+		r.clear(Failure, len(payload))
+		r.ev.Error = Error{Message: string(text)}
+	case !r.end():
+		r.clear(Malformed, len(payload))
+	case failed && r.ev.Kind != Failure:
+		r.ev.Kind = Failure
+		r.ev.Error = r.errorAt(0)
 	}
-	return &c.ev
+	return &r.ev
 }
 
-// countValues returns at least the number of values that the JSON text p holds:
-// behind each of these bytes stands at most one more.
-func countValues(p []byte) int {
-	return 1 + bytes.Count(p, []byte{','}) + bytes.Count(p, []byte{'['}) + bytes.Count(p, []byte{'{'})
-}
+// absent is the place of a member that an object lacks.
+const absent = -1
 
-// sift returns the JSON object p without the members that echo the prompt, or
-// p itself if it cannot be walked.
-func (c *chunk) sift(p []byte) []byte {
-	out := append(trim(c.small), '{')
-	ok := eachMember(p, func(key, value []byte) bool {
-		if string(key) == "prompt_token_ids" || string(key) == "prompt_logprobs" {
-			return true
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, '"')
-		out = append(out, key...)
-		out = append(out, '"', ':')
-		out = append(out, value...)
-		return true
-	})
-	c.small = trim(out)
-	if !ok {
-		return p
+// chunk reads one object of the dialects chat and completions.
+func (r *reader) chunk(failed bool) {
+	ev := &r.ev
+	failure, kind, detail := absent, absent, absent
+	bare := failed
+	plain := true // no member so far that is not always the same
+	if r.sameHead() {
+		r.choices()
+		plain = false
+	} else {
+		r.object()
 	}
-	return append(out, '}')
-}
-
-// object reads one chunk.
-func (c *chunk) object(v *fastjson.Value, failed bool) {
-	ev := &c.ev
-	var failure, bare, detail *fastjson.Value
-	v.GetObject().Visit(func(key []byte, v *fastjson.Value) {
+	for key, ok := r.key(); ok; key, ok = r.key() {
 		switch string(key) {
 		case "id":
-			ev.ID = text(v)
+			ev.ID = r.str()
+			continue
 		case "model":
-			ev.Model = text(v)
+			ev.Model = r.str()
+			continue
 		case "object":
-			if string(text(v)) == "error" {
-				bare = v
-			}
+			bare = string(r.str()) == "error" || bare
+			continue
+		case "created", "system_fingerprint":
+			r.skip()
+			continue
 		case "choices":
-			for i, choice := range v.GetArray() {
-				c.choice(choice, i)
+			if plain && !bare {
+				r.keepHead()
 			}
+			r.choices()
 		case "usage":
-			ev.Usage.read(v)
+			r.usage()
 		case "x_groq":
-			if !ev.Usage.Has {
-				ev.Usage.read(v.Get("usage"))
-			}
+			r.groq()
 		case "timings":
-			ev.Native.read(v)
+			r.timings()
 		case "error":
-			failure = v
+			failure = r.pass()
+		case "error_type":
+			kind = r.pass()
 		case "detail": // FastAPI, for example {"detail":"Not Found"}
-			detail = v
+			detail = r.pass()
+		default:
+			r.skip()
 		}
-	})
+		plain = false
+	}
 	switch {
-	case isError(failure):
+	case r.bad:
+	case failure != absent && r.isError(failure):
 		ev.Kind = Failure
-		ev.Error = readError(failure)
-		if ev.Error.Type == "" {
-			ev.Error.Type = string(text(v.Get("error_type")))
+		ev.Error = r.errorAt(failure)
+		if kind != absent && ev.Error.Type == "" {
+			ev.Error.Type = r.scalarAt(kind)
 		}
-	case failed || bare != nil:
+	case bare:
 		ev.Kind = Failure
-		ev.Error = readError(v)
-	case detail != nil && len(ev.Choices) == 0 && !ev.Usage.Has:
+		ev.Error = r.errorAt(0)
+	case detail != absent && len(ev.Choices) == 0 && !ev.Usage.Has:
 		ev.Kind = Failure
-		ev.Error = Error{Message: scalar(detail)}
+		ev.Error = Error{Message: r.scalarAt(detail)}
 	}
 }
 
-// isError says whether the value of an error member is an error. Some servers
-// send the key with null on every chunk.
-func isError(v *fastjson.Value) bool {
-	if v == nil {
-		return false
+func (r *reader) choices() {
+	if r.array() {
+		for i := 0; r.elem(); i++ {
+			r.choice(i)
+		}
 	}
-	switch v.Type() {
-	case fastjson.TypeNull, fastjson.TypeFalse:
-		return false
-	case fastjson.TypeString:
-		return len(text(v)) > 0
-	}
-	return true
 }
 
-// readError reads an error that is a text or an object.
-func readError(v *fastjson.Value) Error {
-	if v.Type() != fastjson.TypeObject {
-		return Error{Message: scalar(v)}
-	}
-	code := scalar(v.Get("code"))
-	if code == "" {
-		code = scalar(v.Get("http_status_code"))
-	}
-	return Error{Type: scalar(v.Get("type")), Code: code, Message: scalar(v.Get("message"))}
+// pass skips a value and returns where it begins.
+func (r *reader) pass() int {
+	at := r.here()
+	r.skip()
+	return at
 }
 
-// scalar returns a string, number or boolean as text, "" for null and nothing.
-func scalar(v *fastjson.Value) string {
-	if v == nil {
-		return ""
-	}
-	switch v.Type() {
-	case fastjson.TypeNull:
-		return ""
-	case fastjson.TypeString:
-		return string(text(v))
-	}
-	return v.String()
-}
-
-// text returns the bytes of a string value, nil if v is none.
-func text(v *fastjson.Value) []byte {
-	if v == nil || v.Type() != fastjson.TypeString {
-		return nil
-	}
-	b, err := v.StringBytes()
-	if err != nil {
-		return nil
-	}
-	return b
-}
-
-// count returns a number of tokens, None if v is no such number.
-func count(v *fastjson.Value) int {
-	if v == nil || v.Type() != fastjson.TypeNumber {
-		return None
-	}
-	f, err := v.Float64()
-	if err != nil || !(f >= 0 && f <= 1<<31-1) {
-		return None
-	}
-	return int(f)
-}
-
-func (u *Usage) read(v *fastjson.Value) {
-	if v == nil || v.Type() != fastjson.TypeObject {
+// groq takes the usage that Groq keeps to itself.
+func (r *reader) groq() {
+	if !r.object() {
 		return
 	}
+	for key, ok := r.key(); ok; key, ok = r.key() {
+		if string(key) == "usage" && !r.ev.Usage.Has {
+			r.usage()
+		} else {
+			r.skip()
+		}
+	}
+}
+
+func (r *reader) usage() {
+	if !r.object() {
+		return
+	}
+	u := &r.ev.Usage
 	*u = noUsage
 	u.Has = true
-	v.GetObject().Visit(func(key []byte, v *fastjson.Value) {
+	for key, ok := r.key(); ok; key, ok = r.key() {
 		switch string(key) {
 		case "prompt_tokens":
-			u.PromptTokens = count(v)
+			u.PromptTokens = r.count()
 		case "completion_tokens":
-			u.CompletionTokens = count(v)
+			u.CompletionTokens = r.count()
 		case "prompt_tokens_details":
-			u.CachedTokens = max(u.CachedTokens, count(v.Get("cached_tokens")))
+			u.CachedTokens = max(u.CachedTokens, r.member("cached_tokens"))
 		case "prompt_cache_hit_tokens": // DeepSeek
-			u.CachedTokens = max(u.CachedTokens, count(v))
+			u.CachedTokens = max(u.CachedTokens, r.count())
 		case "completion_tokens_details":
-			u.ReasoningTokens = max(u.ReasoningTokens, count(v.Get("reasoning_tokens")))
+			u.ReasoningTokens = max(u.ReasoningTokens, r.member("reasoning_tokens"))
 		case "reasoning_tokens": // SGLang
-			u.ReasoningTokens = max(u.ReasoningTokens, count(v))
+			u.ReasoningTokens = max(u.ReasoningTokens, r.count())
+		default:
+			r.skip()
 		}
-	})
+	}
 }
 
-func (n *Native) read(v *fastjson.Value) {
-	if v.Type() != fastjson.TypeObject {
+// member takes an object and returns the count that one member of it is.
+func (r *reader) member(name string) int {
+	n := None
+	if !r.object() {
+		return n
+	}
+	for key, ok := r.key(); ok; key, ok = r.key() {
+		if string(key) == name {
+			n = r.count()
+		} else {
+			r.skip()
+		}
+	}
+	return n
+}
+
+// timings takes llama.cpp's own counts.
+func (r *reader) timings() {
+	if !r.object() {
 		return
 	}
+	n := &r.ev.Native
+	*n = noNative
 	n.Has = true
-	n.PredictedN = count(v.Get("predicted_n"))
-	n.PromptN = count(v.Get("prompt_n"))
-	n.CacheN = count(v.Get("cache_n"))
+	for key, ok := r.key(); ok; key, ok = r.key() {
+		switch string(key) {
+		case "predicted_n":
+			n.PredictedN = r.count()
+		case "prompt_n":
+			n.PromptN = r.count()
+		case "cache_n":
+			n.CacheN = r.count()
+		default:
+			r.skip()
+		}
+	}
 }

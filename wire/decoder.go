@@ -7,10 +7,6 @@ import "bytes"
 // 251K prompt are 2 MB), below what hurts.
 const DefaultMaxEvent = 8 << 20
 
-// keepBuffer is the largest buffer that a Decoder keeps between events. One
-// huge event must not be paid for during the rest of the process.
-const keepBuffer = 256 << 10
-
 // body is what the bytes turned out to be.
 type body uint8
 
@@ -36,18 +32,20 @@ type Decoder struct {
 	pos      int
 	lf, cr   int // next LF and CR at or after pos, len(in) when there is none
 	afterCR  bool
-	line     []byte // start of a line whose end is not in yet
-	lineSize int    // of line, with the bytes dropped because of max
+	line     held // a line whose end is not in yet
+	lineSize int  // of line, with the bytes dropped because of max
 
-	event framed
-	json  nesting
-	chunk chunk
+	event  framed
+	json   nesting
+	spent  bool // the event handed out last may lie in line or event.data
+	reader *reader
+	memory memory
 }
 
 // framed is the event that is being collected.
 type framed struct {
-	data   []byte // payload
-	view   []byte // payload while it is one line that lies whole in the input
+	data   held   // payload
+	view   []byte // payload while it is one line that lies in the input or in Decoder.line
 	size   int    // payload bytes, those dropped included
 	has    bool   // a data line was seen
 	failed bool   // event: error, or an error: line
@@ -65,27 +63,18 @@ func NewDecoder(d Dialect, maxEvent int) *Decoder {
 	return dec
 }
 
-// Reset makes the Decoder ready for another body and keeps its buffers.
+// Reset makes the Decoder ready for another body.
 func (d *Decoder) Reset(dialect Dialect) {
-	d.body, d.blind = unsure, ""
+	d.line.release()
+	d.event.data.release()
+	if d.reader != nil {
+		d.reader.giveBack()
+	}
+	*d = Decoder{max: d.max, memory: memory{head: head{bytes: d.memory.head.bytes[:0]}}}
+	d.setInput(nil)
 	if dialect == Unknown {
 		d.body, d.blind = opaque, "dialect"
 	}
-	d.comments, d.bom = 0, 0
-	d.setInput(nil)
-	d.afterCR = false
-	d.line, d.lineSize = trim(d.line), 0
-	d.event = framed{data: trim(d.event.data)}
-	d.json = nesting{}
-	d.chunk.reset()
-}
-
-// trim empties a buffer, and drops one that has grown beyond reason.
-func trim(b []byte) []byte {
-	if cap(b) > keepBuffer {
-		return nil
-	}
-	return b[:0]
 }
 
 // Push gives the Decoder the bytes of one read. It keeps p until Next has
@@ -106,9 +95,17 @@ func (d *Decoder) setInput(p []byte) {
 // is none. The event is valid until the next call of Push, Next, Close or
 // Reset.
 func (d *Decoder) Next() *Event {
-	if d.pos >= len(d.in) {
-		return nil
+	d.settle()
+	if d.pos < len(d.in) {
+		if ev := d.next(); ev != nil {
+			return ev
+		}
 	}
+	d.rest()
+	return nil
+}
+
+func (d *Decoder) next() *Event {
 	if d.body == unsure {
 		d.sniff()
 	}
@@ -118,14 +115,47 @@ func (d *Decoder) Next() *Event {
 	case values:
 		return d.nextValue()
 	}
-	d.setInput(nil)
 	return nil
+}
+
+// reading returns the reader of this stream.
+func (d *Decoder) reading() *reader {
+	if d.reader == nil {
+		d.reader = borrow(&d.memory)
+	}
+	return d.reader
+}
+
+// settle gives the memory of the event handed out last back.
+func (d *Decoder) settle() {
+	if !d.spent {
+		return
+	}
+	d.spent = false
+	d.event.data.release()
+	if d.lineSize == 0 {
+		d.line.release()
+	}
+}
+
+// rest leaves nothing in hand but what the next read may continue.
+func (d *Decoder) rest() {
+	d.keepView()
+	d.setInput(nil)
+	if d.lineSize == 0 {
+		d.line.release()
+	}
+	if d.reader != nil {
+		d.reader.giveBack()
+		d.reader = nil
+	}
 }
 
 // Close returns the event that the body's end completes, if any: one that
 // lacks its blank line but is whole. It must be called after Next has returned
 // nil. The standard drops such an event; for counting, its token was made.
 func (d *Decoder) Close() *Event {
+	d.settle()
 	if d.body != lines {
 		return nil
 	}

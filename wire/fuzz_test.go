@@ -33,7 +33,7 @@ func FuzzSplit(f *testing.F) {
 		if d := diff(many, whole); d != "" {
 			t.Fatalf("pieces - whole +:\n%s", d)
 		}
-		if n := cap(d.line) + cap(d.event.data); n > 8*limit {
+		if n := cap(d.line.bytes()) + cap(d.event.data.bytes()); n > 8*limit {
 			t.Fatalf("buffers of %d bytes at a limit of %d", n, limit)
 		}
 	})

@@ -17,7 +17,6 @@ func (d *Decoder) nextLine() *Event {
 		end := d.lineEnd()
 		if end == len(d.in) {
 			d.hold(d.in[d.pos:])
-			d.pos = end
 			break
 		}
 		line := d.in[d.pos:end]
@@ -34,10 +33,8 @@ func (d *Decoder) nextLine() *Event {
 			}
 			continue
 		}
-		d.field(line, true, 0)
+		d.field(line, 0)
 	}
-	d.keepView()
-	d.setInput(nil)
 	return nil
 }
 
@@ -66,24 +63,29 @@ const fieldName = len("data: ") + 2
 
 // hold keeps the start of a line, up to the size limit.
 func (d *Decoder) hold(p []byte) {
+	if d.lineSize == 0 {
+		d.keepView() // it may lie in the last line held
+		d.line.release()
+	}
 	d.lineSize += len(p)
-	if room := d.max + fieldName - len(d.line); len(p) > room {
+	if room := d.max + fieldName - len(d.line.bytes()); len(p) > room {
 		p = p[:max(room, 0)]
 	}
-	d.line = append(d.line, p...)
+	d.line.append(p)
 }
 
 // heldLine takes the line that hold has put together.
 func (d *Decoder) heldLine() {
-	line, dropped := d.line, d.lineSize-len(d.line)
-	d.line, d.lineSize = trim(d.line), 0
-	d.field(line, false, dropped)
+	line := d.line.bytes()
+	dropped := d.lineSize - len(line)
+	d.lineSize = 0
+	d.field(line, dropped)
 }
 
-// field takes one line that is not blank. whole says that the line lies in the
-// input and stays valid until the input is consumed; dropped is the number of
-// bytes that hold left out at its end.
-func (d *Decoder) field(line []byte, whole bool, dropped int) {
+// field takes one line that is not blank and stays valid until the input is
+// consumed or another line is held. dropped is the number of bytes that hold
+// left out at its end.
+func (d *Decoder) field(line []byte, dropped int) {
 	name, value := line, []byte(nil)
 	if i := bytes.IndexByte(line, ':'); i >= 0 {
 		name, value = line[:i], line[i+1:]
@@ -93,7 +95,7 @@ func (d *Decoder) field(line []byte, whole bool, dropped int) {
 	}
 	switch string(name) {
 	case "data":
-		d.payload(value, whole, dropped)
+		d.payload(value, dropped)
 	case "":
 		d.comments++
 	case "event":
@@ -102,19 +104,19 @@ func (d *Decoder) field(line []byte, whole bool, dropped int) {
 		// Not a field of the standard: llama.cpp before September 2025
 		// sent its errors so (llama.cpp#16109).
 		d.event.failed = true
-		d.payload(value, whole, dropped)
+		d.payload(value, dropped)
 	}
 }
 
 // payload adds a data line to the event.
-func (d *Decoder) payload(value []byte, whole bool, dropped int) {
+func (d *Decoder) payload(value []byte, dropped int) {
 	e := &d.event
 	e.size += len(value) + dropped
 	if e.has {
 		d.keepView()
 		e.size++ // the LF that joins two lines
 		if !e.over {
-			e.data = append(e.data, '\n')
+			e.data.append(lineFeed)
 		}
 	}
 	first := !e.has
@@ -123,18 +125,20 @@ func (d *Decoder) payload(value []byte, whole bool, dropped int) {
 	case e.over:
 	case dropped > 0 || e.size > d.max:
 		e.over = true
-		e.data = trim(e.data)
-	case first && whole:
+		e.data.release()
+	case first:
 		e.view = value
 	default:
-		e.data = append(e.data, value...)
+		e.data.append(value)
 	}
 }
+
+var lineFeed = []byte{'\n'}
 
 // keepView copies the payload out of the input before the input goes away.
 func (d *Decoder) keepView() {
 	if d.event.view != nil {
-		d.event.data = append(d.event.data, d.event.view...)
+		d.event.data.append(d.event.view)
 		d.event.view = nil
 	}
 }
@@ -149,16 +153,18 @@ func (d *Decoder) dispatch() *Event {
 	}
 	data := e.view
 	if data == nil {
-		data = e.data
+		data = e.data.bytes()
 	}
 	size, failed, over := e.size, e.failed, e.over
-	d.event = framed{data: trim(e.data)}
+	d.event = framed{data: e.data}
+	d.spent = true
 	if over {
 		d.tooLarge()
-		return d.chunk.malformed(size)
+		return d.reading().malformed(size)
 	}
-	ev := d.chunk.read(data, failed)
+	ev := d.reading().read(data, failed)
 	if ev == nil {
+		d.settle()
 		d.comments++
 	}
 	return ev

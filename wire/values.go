@@ -25,7 +25,7 @@ func (d *Decoder) nextValue() *Event {
 			start = d.pos
 			if !isSpace(c) && !n.garbage {
 				n.garbage = true
-				return d.chunk.malformed(1)
+				return d.reading().malformed(1)
 			}
 		case c == '"':
 			n.text = true
@@ -36,19 +36,18 @@ func (d *Decoder) nextValue() *Event {
 			if n.depth--; n.depth > 0 {
 				continue
 			}
-			if len(d.event.data)+d.pos-start > d.max {
+			if len(d.event.data.bytes())+d.pos-start > d.max {
 				return d.giveUp()
 			}
 			return d.value(d.in[start:d.pos])
 		}
 	}
 	if d.json.depth > 0 {
-		if len(d.event.data)+len(d.in)-start > d.max {
+		if len(d.event.data.bytes())+len(d.in)-start > d.max {
 			return d.giveUp()
 		}
-		d.event.data = append(d.event.data, d.in[start:]...)
+		d.event.data.append(d.in[start:])
 	}
-	d.setInput(nil)
 	return nil
 }
 
@@ -58,16 +57,16 @@ func (d *Decoder) giveUp() *Event {
 	d.tooLarge()
 	d.body = opaque
 	d.setInput(nil)
-	d.event = framed{data: trim(d.event.data)}
-	return d.chunk.malformed(d.max + 1)
+	d.event.data.release()
+	return d.reading().malformed(d.max + 1)
 }
 
 // value returns the event of a value whose last bytes are end.
 func (d *Decoder) value(end []byte) *Event {
-	if len(d.event.data) > 0 {
-		d.event.data = append(d.event.data, end...)
-		end = d.event.data
+	if len(d.event.data.bytes()) > 0 {
+		d.event.data.append(end)
+		end = d.event.data.bytes()
 	}
-	d.event = framed{data: trim(d.event.data)}
-	return d.chunk.read(end, false)
+	d.spent = true
+	return d.reading().read(end, false)
 }
