@@ -1,102 +1,29 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 )
 
-// row is one run of the yard's client through one proxy.
-type row struct {
-	Name  string `json:"name"`
-	Conf  string `json:"conf"`
-	Conns int    `json:"conns"`
-	Round int    `json:"round"`
-	Errs  int    `json:"errs"`
-	// µs, of a token's way and of the first one's.
-	P50    float64 `json:"p50"`
-	P99    float64 `json:"p99"`
-	TTFT50 float64 `json:"ttft50"`
-	// CPU µs a token or a request; KB a stream.
-	CPUToken   float64 `json:"cpu_tok"`
-	CPURequest float64 `json:"cpu_req"`
-	KBStream   float64 `json:"rss_stream_kb"`
-	RPS        float64 `json:"rps"`
-}
+// The columns of a row.
+func p50(r row) float64        { return r.P50 }
+func p99(r row) float64        { return r.P99 }
+func ttft50(r row) float64     { return r.TTFT50 }
+func cpuToken(r row) float64   { return r.CPUToken }
+func cpuRequest(r row) float64 { return r.CPURequest }
+func rps(r row) float64        { return r.RPS }
 
-func readRows(path string) ([]row, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var rows []row
-	in := bufio.NewScanner(f)
-	for in.Scan() {
-		var r row
-		if err := json.Unmarshal(in.Bytes(), &r); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		rows = append(rows, r)
-	}
-	return rows, in.Err()
-}
-
-// median of the values that of gives for the rows of name; false without any.
-func median(rows []row, name string, of func(row) float64) (float64, bool) {
-	var v []float64
-	for _, r := range rows {
-		if r.Name == name {
-			v = append(v, of(r))
-		}
-	}
-	if len(v) == 0 {
-		return 0, false
-	}
-	slices.Sort(v)
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, true
-}
-
-// added is what a proxy adds to direct in the same round.
-func added(rows []row, of func(row) float64) func(row) float64 {
-	base := map[int]float64{}
-	for _, r := range rows {
-		if r.Name == "direct" {
-			base[r.Round] = of(r)
-		}
-	}
-	return func(r row) float64 { return of(r) - base[r.Round] }
-}
-
-func where(rows []row, ok func(row) bool) (out []row) {
-	for _, r := range rows {
-		if ok(r) {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-// report prints medians over the rounds; × is the ratio to nginx.
-func report(w io.Writer, streams, short string) error {
+// report prints medians over the rounds, × being the ratio to nginx, and the
+// bars; it returns how many of these are missed.
+func report(w io.Writer, streams, short string) (missed int, err error) {
 	rows, err := readRows(streams)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	posts, err := readRows(short)
 	if err != nil {
-		return err
-	}
-	names := []string{"ours"}
-	for _, p := range peers {
-		names = append(names, p.name)
+		return 0, err
 	}
 	var confs []string
 	for _, r := range rows {
@@ -105,63 +32,136 @@ func report(w io.Writer, streams, short string) error {
 		}
 	}
 	for _, conf := range confs {
-		of := where(rows, func(r row) bool { return r.Conf == conf })
-		direct, _ := median(of, "direct", func(r row) float64 { return r.P99 })
-		fmt.Fprintf(w, "\n%s streams, %d rounds; direct p99 %.0f µs; medians, × is the ratio to nginx\n", conf, rounds(of), direct)
-		fmt.Fprintf(w, "| proxy | added p50 µs | added p99 µs | added TTFT p50 µs | CPU µs/token | KB/stream | errors |\n|---|---|---|---|---|---|---|\n")
-		for _, name := range names {
-			fmt.Fprintf(w, "| %s |", name)
-			for _, column := range []func(row) float64{
-				added(of, func(r row) float64 { return r.P50 }), added(of, func(r row) float64 { return r.P99 }), added(of, func(r row) float64 { return r.TTFT50 }),
-				func(r row) float64 { return r.CPUToken }, func(r row) float64 { return r.KBStream },
-			} {
-				cell(w, of, name, column)
-			}
-			errs := 0
-			for _, r := range of {
-				if r.Name == name {
-					errs += r.Errs
-				}
-			}
-			fmt.Fprintf(w, " %d |\n", errs)
-		}
+		printStreams(w, rows, conf)
 	}
 	for _, conns := range []int{1, 32} {
-		of := where(posts, func(r row) bool { return r.Conns == conns })
-		if len(of) == 0 {
+		printPosts(w, where(posts, func(r row) bool { return r.Conns == conns }), conns)
+	}
+	printAnchors(w, rows, posts)
+	printNoise(w, rows)
+	return printBars(w, bars(rows, posts)), nil
+}
+
+// proxies are all that were measured, ours first.
+func proxies() (names []string) {
+	for _, o := range own {
+		names = append(names, o.name)
+	}
+	for _, p := range peers {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+func printStreams(w io.Writer, all []row, conf string) {
+	of := where(all, func(r row) bool { return r.Conf == conf })
+	direct, _ := median(of, "direct", p99)
+	fmt.Fprintf(w, "\n%s streams, %d rounds; direct p99 %.0f µs; medians, [95 %% interval of the mean over the rounds], × is the ratio to nginx\n", conf, rounds(of), direct)
+	fmt.Fprintf(w, "| proxy | added p50 µs | added p99 µs | added TTFT p50 µs | CPU µs/token | KB/stream | errors | of the machine: other, steal |\n|---|---|---|---|---|---|---|---|\n")
+	for _, name := range proxies() {
+		if len(values(of, name, p50)) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\nshort POSTs on %d connections, %d rounds; medians, × is the ratio to nginx\n| proxy | a second | added p99 µs | CPU µs/request |\n|---|---|---|---|\n", conns, rounds(of))
-		for _, name := range names {
-			fmt.Fprintf(w, "| %s |", name)
-			cell(w, of, name, func(r row) float64 { return r.RPS })
-			cell(w, of, name, added(of, func(r row) float64 { return r.P99 }))
-			cell(w, of, name, func(r row) float64 { return r.CPURequest })
-			fmt.Fprintln(w)
+		tail := cell(of, name, added(of, p99))
+		if lo, hi, ok := interval(values(of, name, added(of, p99))); ok {
+			tail += fmt.Sprintf("[%.0f, %.0f] ", lo, hi)
+		}
+		fmt.Fprintf(w, "| %s |%s|%s|%s|%s|%s|", name, cell(of, name, added(of, p50)), tail,
+			cell(of, name, added(of, ttft50)), cell(of, name, cpuToken), cell(of, name, kb(all)))
+		other, _ := median(of, name, func(r row) float64 { return r.busy(r.Other) })
+		steal, _ := median(of, name, func(r row) float64 { return r.busy(r.Steal) })
+		fmt.Fprintf(w, " %d | %.1f %%, %.1f %% |\n", errs(of, name), other, steal)
+	}
+}
+
+func printPosts(w io.Writer, of []row, conns int) {
+	if len(of) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nshort POSTs on %d connections, %d rounds; medians, × is the ratio to nginx\n| proxy | a second | added p99 µs | CPU µs/request | errors |\n|---|---|---|---|---|\n", conns, rounds(of))
+	for _, name := range proxies() {
+		if len(values(of, name, rps)) > 0 {
+			fmt.Fprintf(w, "| %s |%s|%s|%s| %d |\n", name, cell(of, name, rps), cell(of, name, added(of, p99)), cell(of, name, cpuRequest), errs(of, name))
 		}
 	}
-	return nil
+}
+
+// printAnchors prints the columns in which proxies are usually compared, in one
+// table: added delay in ms.
+func printAnchors(w io.Writer, rows, posts []row) {
+	fmt.Fprint(w, "\nadded one-way delay per token over direct in ms, cost; medians (×: ratio to nginx)\n",
+		"| proxy | 1 stream p50 | 128 p50 / p99 | 1,000 p50 / p99 | CPU µs/token at 128 / 1,000 | KB a stream at 1,000 / 5,000 | short POST: a second on 32, CPU µs |\n|---|---|---|---|---|---|---|\n")
+	conf := func(name string) []row { return where(rows, func(r row) bool { return r.Conf == name }) }
+	one, step, spread, large := conf("1"), conf("128"), conf("1000w"), conf("5000w")
+	wide := where(posts, func(r row) bool { return r.Conns == 32 })
+	ms := func(of []row, column func(row) float64) func(row) float64 {
+		add := added(of, column)
+		return func(r row) float64 { return add(r) / 1000 }
+	}
+	for _, name := range proxies() {
+		fmt.Fprintf(w, "| %s |%s|%s/%s|%s/%s|%s/%s|%s/%s|%s,%s|\n", name,
+			exact(one, name, ms(one, p50)),
+			exact(step, name, ms(step, p50)), exact(step, name, ms(step, p99)),
+			exact(spread, name, ms(spread, p50)), exact(spread, name, ms(spread, p99)),
+			cell(step, name, cpuToken), cell(spread, name, cpuToken),
+			cell(spread, name, kb(rows)), cell(large, name, kb(rows)),
+			cell(wide, name, rps), cell(wide, name, cpuRequest))
+	}
+}
+
+// noisy is the share of the machine, in percent, from which on what others had of
+// it is said. They cannot run in the place of what is measured under SCHED_RR,
+// but they empty its caches.
+const noisy = 10
+
+// printNoise says what share of the machine the measurement did not have.
+func printNoise(w io.Writer, rows []row) {
+	var most row
+	for _, r := range rows {
+		if r.busy(r.Other+r.Steal) > most.busy(most.Other+most.Steal) {
+			most = r
+		}
+	}
+	if share := most.busy(most.Other + most.Steal); share > noisy {
+		fmt.Fprintf(w, "\nNOT A QUIET MACHINE: up to %.0f %% of it was not the measurement's (%s, %s streams, round %d)\n", share, most.Name, most.Conf, most.Round)
+	}
 }
 
 func rounds(rows []row) int {
 	n := 0
 	for _, r := range rows {
-		if r.Name == "ours" {
+		if r.Name == ours {
 			n++
 		}
 	}
 	return n
 }
 
-func cell(w io.Writer, rows []row, name string, of func(row) float64) {
+func errs(rows []row, name string) (n int) {
+	for _, r := range rows {
+		if r.Name == name {
+			n += r.errs()
+		}
+	}
+	return n
+}
+
+func cell(rows []row, name string, of func(row) float64) string {
+	return format(rows, name, of, "%.1f")
+}
+
+func exact(rows []row, name string, of func(row) float64) string {
+	return format(rows, name, of, "%.3f")
+}
+
+func format(rows []row, name string, of func(row) float64, digits string) string {
 	v, ok := median(rows, name, of)
 	base, has := median(rows, "nginx", of)
 	switch {
 	case !ok:
-		fmt.Fprint(w, " – |")
+		return " – "
 	case has && base > 0 && name != "nginx":
-		fmt.Fprintf(w, " %.1f (×%.2f) |", v, v/base)
-	default:
-		fmt.Fprintf(w, " %.1f |", v)
+		return fmt.Sprintf(" "+digits+" (×%.2f) ", v, v/base)
 	}
+	return fmt.Sprintf(" "+digits+" ", v)
 }
