@@ -3,9 +3,13 @@ SHELL := /bin/bash
 CACHE ?= $(or $(STREAMGAUGE_CACHE),$(HOME)/.cache/streamgauge)
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+# Built with the Go that it reads programs of.
+GOVULNCHECK_VERSION := v1.9.0
+GOVULNCHECK = $(CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)-$(shell go env GOVERSION)/govulncheck
 FUZZTIME ?= 20s
+SOAKTIME ?= 20m
 
-.PHONY: help build test lint fmt e2e truth bench bench-loadgen bench-proxy chaos chaos-loadgen fuzz demo browser screenshots engines clean
+.PHONY: help build test lint fmt e2e truth bench behave bench-loadgen bench-proxy chaos chaos-loadgen fuzz many soak vuln demo browser screenshots engines clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -48,8 +52,21 @@ chaos-loadgen: ## loadgen killed off its engine, interrupted and out of disk at 
 chaos: ## the proxy among dying clients and engines, in full: some minutes
 	STREAMGAUGE_CHAOS=1 go test ./proxy -run 'Chaos|Giant' -count=1 -timeout 20m -v
 
-bench-proxy: ## the proxy beside nginx, HAProxy and ReverseProxy (needs STREAMGAUGE_SHARED, root): some 20 minutes
+bench-proxy: ## the proxy beside nginx, HAProxy and ReverseProxy, with bars (needs STREAMGAUGE_SHARED, root): some 20 minutes
 	go run ./internal/benchproxy
+
+behave: ## how the proxy behaves when clients and engines misbehave, row by row (needs STREAMGAUGE_SHARED)
+	go run ./internal/benchproxy -behave
+
+many: ## 4,000 and 10,000 streams at once through one proxy: every byte, descriptors and memory (some 3 minutes)
+	go run ./internal/soak -many 4000,10000
+
+soak: ## 128 streams with random faults for SOAKTIME (20m): every byte, flat memory
+	go run ./internal/soak -for $(SOAKTIME)
+
+vuln: ## known vulnerabilities that the code can reach (govulncheck); exit code 1 also if no database can be had
+	@[ -x $(GOVULNCHECK) ] || GOBIN=$(dir $(GOVULNCHECK)) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	@.ci/vuln $(GOVULNCHECK) $(CACHE)
 
 fuzz: ## every fuzz target for FUZZTIME (20s)
 	@for p in $$(git grep -l 'func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
