@@ -129,7 +129,7 @@ func (x *exchange) observe(req *upstream.Request, head requestHead, body []byte)
 		id = x.p.newID()
 	}
 	if slices.Contains(x.p.rules.Load().usage, x.route) {
-		if asking, changed := wire.AskUsage(body); changed {
+		if asking, changed := wire.AskUsage(dialect, body); changed {
 			body, req.Body = asking, asking
 		}
 	}

@@ -129,7 +129,7 @@ func (o *observer) learn(body []byte) {
 	var name string
 	o.guard(func() {
 		var streams, ok bool
-		name, streams, o.usage, ok = wire.RequestFacts(body)
+		name, streams, o.usage, ok = wire.RequestFacts(o.dialect, body)
 		o.watch.learn(streams, ok)
 	})
 	if len(name) > maxName {

@@ -2,18 +2,22 @@
 
 package wire
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // In steady state no event costs an allocation, whole reads or split ones.
 func TestNoAllocationsPerEvent(t *testing.T) {
 	for name, body := range captures(t) {
-		if name[len(name)-4:] != ".sse" {
+		if strings.HasSuffix(name, ".json") {
 			continue
 		}
-		d := NewDecoder(Chat, 0)
+		dialect := dialectOf(name)
+		d := NewDecoder(dialect, 0)
 		for _, size := range []int{len(body), 100} {
 			run := func() {
-				d.Reset(Chat)
+				d.Reset(dialect)
 				for p := body; len(p) > 0; p = p[min(size, len(p)):] {
 					d.Push(p[:min(size, len(p))])
 					for d.Next() != nil {

@@ -13,7 +13,7 @@ import (
 func captures(t testing.TB) map[string][]byte {
 	t.Helper()
 	out := make(map[string][]byte)
-	for _, ext := range []string{"sse", "json"} {
+	for _, ext := range []string{"sse", "json", "ndjson"} {
 		files, err := filepath.Glob("testdata/*/*." + ext)
 		if err != nil {
 			t.Fatal(err)
@@ -32,6 +32,20 @@ func captures(t testing.TB) map[string][]byte {
 	return out
 }
 
+// dialectOf returns the dialect of a capture, which its name tells where it is
+// not chat or completions.
+func dialectOf(name string) Dialect {
+	switch {
+	case strings.Contains(name, "messages.sse"):
+		return Messages
+	case strings.Contains(name, "responses.sse"):
+		return Responses
+	case strings.Contains(name, "ollama"):
+		return Ollama
+	}
+	return Chat
+}
+
 func pieces(body []byte, cuts []int) (out []string) {
 	start := 0
 	for _, c := range cuts {
@@ -45,11 +59,12 @@ func pieces(body []byte, cuts []int) (out []string) {
 func TestCapturesSplitAnywhere(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for name, body := range captures(t) {
-		whole, dec := decode(t, 0, string(body))
+		dialect := dialectOf(name)
+		whole, dec := decodeAs(t, dialect, 0, string(body))
 		if dec.Blind() != "" {
 			t.Errorf("%s: blind: %s", name, dec.Blind())
 		}
-		single, _ := decode(t, 0, strings.Split(string(body), "")...)
+		single, _ := decodeAs(t, dialect, 0, strings.Split(string(body), "")...)
 		if d := diff(single, whole); d != "" {
 			t.Errorf("%s: byte by byte - whole +:\n%s", name, d)
 		}
@@ -58,7 +73,7 @@ func TestCapturesSplitAnywhere(t *testing.T) {
 			for i := 0; i < len(body); i += 1 + rng.IntN(300) {
 				cuts = append(cuts, i)
 			}
-			cut, _ := decode(t, 0, pieces(body, cuts)...)
+			cut, _ := decodeAs(t, dialect, 0, pieces(body, cuts)...)
 			if d := diff(cut, whole); d != "" {
 				t.Errorf("%s: random cuts - whole +:\n%s", name, d)
 				break
@@ -71,10 +86,13 @@ func TestCapturesSplitAnywhere(t *testing.T) {
 // of its data lines, and the text is what a plain search finds.
 func TestCapturesAreUnderstood(t *testing.T) {
 	for name, body := range captures(t) {
-		events, _ := decode(t, 0, string(body))
+		events, _ := decodeAs(t, dialectOf(name), 0, string(body))
 		want := bytes.Count(body, []byte("data: "))
-		if strings.HasSuffix(name, ".json") {
+		switch {
+		case strings.HasSuffix(name, ".json"):
 			want = 1
+		case strings.HasSuffix(name, ".ndjson"):
+			want = bytes.Count(body, []byte("\n"))
 		}
 		if len(events) != want {
 			t.Errorf("%s: %d events, want %d", name, len(events), want)
@@ -83,13 +101,16 @@ func TestCapturesAreUnderstood(t *testing.T) {
 			if ev.Kind == Malformed {
 				t.Errorf("%s: event %d is malformed", name, i)
 			}
-			if ev.Kind == Data && len(ev.Choices) == 0 && !ev.Usage.Has {
+			if ev.Kind == Data && len(ev.Choices) == 0 && !ev.Usage.Has && dialectOf(name) == Chat {
 				t.Errorf("%s: event %d says nothing", name, i)
 			}
 		}
 		if strings.HasSuffix(name, ".json") {
 			wantKind := Failure
-			if strings.Contains(name, "nonstream") {
+			switch {
+			case strings.Contains(name, "ollama"):
+				wantKind = Done
+			case strings.Contains(name, "nonstream"):
 				wantKind = Data
 			}
 			if len(events) == 1 && events[0].Kind != wantKind {
@@ -114,6 +135,15 @@ func TestCapturesByHand(t *testing.T) {
 		logprobs   int // sum of entries
 		done       bool
 	}{
+		{"vllm/15-anthropic-messages.sse", " the quick brown fox", "length", 4, 0, 0, true},
+		{"vllm/16-responses.sse", " the quick brown fox", "length", 4, 0, 0, true},
+		{"llamacpp/15-anthropic-messages.sse", " the quick brown fox", "length", 4, 0, 0, true},
+		{"llamacpp/16-responses.sse", " the quick brown fox", "stop", 4, 0, 0, true}, // what it says at the limit
+		{"sglang/15-anthropic-messages.sse", " the quick brown fox", "length", 4, 0, 0, true},
+		{"sglang/16-responses.sse", " the quick", "length", 2, 0, 0, true},
+		{"sglang/17-ollama-chat.ndjson", " the quick brown fox jumps", "stop", None, 0, 0, true}, // six were asked for
+		{"sglang/18-ollama-generate.ndjson", " the quick brown fox jumps", "stop", None, 0, 0, true},
+		{"sglang/19-ollama-chat-nonstream.json", " the quick brown fox", "stop", 4, 0, 0, true},
 		{"vllm/01-chat-usage.sse", " the quick brown fox jumps over", "length", 6, 0, 0, true},
 		{"vllm/03-chat-continuous-usage-token-ids.sse", " the quick brown fox", "length", 4, 4, 0, true},
 		{"vllm/05-completions-usage.sse", " the quick brown fox", "length", 4, 0, 0, true},
@@ -122,9 +152,9 @@ func TestCapturesByHand(t *testing.T) {
 		{"llamacpp/08-chat-logprobs.sse", " the quick brown", "length", 3, 0, 3, true},
 		{"sglang/01-chat-usage.sse", " the quick brown fox jumps over", "length", 6, 0, 0, true},
 	} {
-		events, _ := decode(t, 0, string(all[c.file]))
+		events, _ := decodeAs(t, dialectOf(c.file), 0, string(all[c.file]))
 		var text, finish string
-		completion, ids, logprobs, done := 0, 0, 0, false
+		completion, ids, logprobs, done := None, 0, 0, false
 		for _, ev := range events {
 			done = done || ev.Kind == Done
 			completion = max(completion, ev.Usage.CompletionTokens)

@@ -21,8 +21,10 @@ type reader struct {
 
 // memory is what the events of a stream tell of later ones.
 type memory struct {
-	calls []toolCall
-	head  head
+	dialect Dialect
+	calls   []toolCall
+	called  bool // Responses: a function that the client is to run
+	head    head
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -81,7 +83,7 @@ func (r *reader) read(payload []byte, failed bool) *Event {
 	}
 	r.start(text)
 	if r.peek() == '{' {
-		r.chunk(failed)
+		r.dialectObject(failed)
 	} else {
 		r.skip()
 	}
@@ -98,14 +100,28 @@ func (r *reader) read(payload []byte, failed bool) *Event {
 	return &r.ev
 }
 
+// dialectObject reads one object of the stream's dialect.
+func (r *reader) dialectObject(failed bool) {
+	c := noComplaint(failed)
+	switch r.of.dialect {
+	case Messages:
+		r.message(&c)
+	case Responses:
+		r.response(&c)
+	case Ollama:
+		r.ollama(&c)
+	default:
+		r.chunk(&c)
+	}
+	r.heed(&c)
+}
+
 // absent is the place of a member that an object lacks.
 const absent = -1
 
 // chunk reads one object of the dialects chat and completions.
-func (r *reader) chunk(failed bool) {
+func (r *reader) chunk(c *complaint) {
 	ev := &r.ev
-	failure, kind, detail := absent, absent, absent
-	bare := failed
 	plain := true // no member so far that is not always the same
 	if r.sameHead() {
 		r.choices()
@@ -122,13 +138,13 @@ func (r *reader) chunk(failed bool) {
 			ev.Model = r.str()
 			continue
 		case "object":
-			bare = string(r.str()) == "error" || bare
+			c.bare = string(r.str()) == "error" || c.bare
 			continue
 		case "created", "system_fingerprint":
 			r.skip()
 			continue
 		case "choices":
-			if plain && !bare {
+			if plain && !c.bare {
 				r.keepHead()
 			}
 			r.choices()
@@ -138,31 +154,10 @@ func (r *reader) chunk(failed bool) {
 			r.groq()
 		case "timings":
 			r.timings()
-		case "error":
-			failure = r.pass()
-		case "error_type":
-			kind = r.pass()
-		case "detail": // FastAPI, for example {"detail":"Not Found"}
-			detail = r.pass()
 		default:
-			r.skip()
+			r.other(key, c)
 		}
 		plain = false
-	}
-	switch {
-	case r.bad:
-	case failure != absent && r.isError(failure):
-		ev.Kind = Failure
-		ev.Error = r.errorAt(failure)
-		if kind != absent && ev.Error.Type == "" {
-			ev.Error.Type = r.scalarAt(kind)
-		}
-	case bare:
-		ev.Kind = Failure
-		ev.Error = r.errorAt(0)
-	case detail != absent && len(ev.Choices) == 0 && !ev.Usage.Has:
-		ev.Kind = Failure
-		ev.Error = Error{Message: r.scalarAt(detail)}
 	}
 }
 
@@ -179,6 +174,14 @@ func (r *reader) pass() int {
 	at := r.here()
 	r.skip()
 	return at
+}
+
+// only returns the first choice of the event, in dialects that have but one.
+func (r *reader) only() *Choice {
+	if len(r.ev.Choices) == 0 {
+		return r.newChoice(0)
+	}
+	return &r.ev.Choices[0]
 }
 
 // groq takes the usage that Groq keeps to itself.

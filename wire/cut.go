@@ -37,8 +37,12 @@ type cutChoice struct {
 // may hold all token ids of the prompt, and then the second serves.
 const maxIdent = 64 << 10
 
-// NewCut returns a Cut for a body in dialect d.
+// NewCut returns a Cut for a body in dialect d, nil where it is not known how to
+// end one: beyond chat and completions the end depends on what was open.
 func NewCut(d Dialect) *Cut {
+	if d != Chat && d != Completions {
+		return nil
+	}
 	return &Cut{dialect: d, dec: NewDecoder(d, 0), usage: noUsage}
 }
 

@@ -70,7 +70,7 @@ func (d *Decoder) Reset(dialect Dialect) {
 	if d.reader != nil {
 		d.reader.giveBack()
 	}
-	*d = Decoder{max: d.max, memory: memory{head: head{bytes: d.memory.head.bytes[:0]}}}
+	*d = Decoder{max: d.max, memory: memory{dialect: dialect, head: head{bytes: d.memory.head.bytes[:0]}}}
 	d.setInput(nil)
 	if dialect == Unknown {
 		d.body, d.blind = opaque, "dialect"

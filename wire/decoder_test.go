@@ -10,11 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// decode returns the events of a body that comes in the given pieces, as deep
-// copies, and the decoder.
+// decode is decodeAs for chat.
 func decode(t testing.TB, maxEvent int, pieces ...string) ([]Event, *Decoder) {
 	t.Helper()
-	d := NewDecoder(Chat, maxEvent)
+	return decodeAs(t, Chat, maxEvent, pieces...)
+}
+
+// decodeAs returns the events of a body that comes in the given pieces, as deep
+// copies, and the decoder.
+func decodeAs(t testing.TB, dialect Dialect, maxEvent int, pieces ...string) ([]Event, *Decoder) {
+	t.Helper()
+	d := NewDecoder(dialect, maxEvent)
 	var out []Event
 	for _, p := range pieces {
 		buf := []byte(p)
@@ -397,7 +403,15 @@ func TestForPath(t *testing.T) {
 		{"/chat/completions?x=1", Chat},
 		{"/deep/prefix/v1/completions", Completions},
 		{"/v1/completions/render", Unknown},
-		{"/v1/messages", Unknown},
+		{"/v1/messages", Messages},
+		{"/anthropic/v1/messages?beta=true", Messages},
+		{"/v1/messages/count_tokens", Unknown},
+		{"/v1/threads/t1/messages", Unknown},
+		{"/v1/responses", Responses},
+		{"/v1/responses/r1/cancel", Unknown},
+		{"/api/chat", Ollama},
+		{"/api/generate", Ollama},
+		{"/generate", Unknown},
 		{"/v1/models?next=/completions", Unknown},
 		{"", Unknown},
 	} {

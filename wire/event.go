@@ -12,6 +12,12 @@ const (
 	Chat
 	// Completions is OpenAI's legacy /v1/completions.
 	Completions
+	// Messages is Anthropic's /v1/messages.
+	Messages
+	// Responses is OpenAI's /v1/responses.
+	Responses
+	// Ollama is its /api/chat and /api/generate: one JSON value a line.
+	Ollama
 )
 
 // Channel is the kind of output a text belongs to. Values from Tool0 on are the
@@ -19,10 +25,10 @@ const (
 type Channel uint8
 
 const (
-	Content   Channel = iota // delta.content, message.content, text
+	Content   Channel = iota // delta.content, message.content, text, response
 	Reasoning                // reasoning_content, reasoning, thinking
 	Refusal                  // delta.refusal
-	Tool0                    // tool_calls[].function.{name,arguments}; Tool0+n for index n
+	Tool0                    // tool_calls[].function.{name,arguments}; Tool0+n for index n; elsewhere in order of beginning
 )
 
 // maxTool is the highest tool call index that has a channel of its own.
@@ -54,7 +60,7 @@ type Kind uint8
 
 const (
 	Data      Kind = iota // a JSON chunk
-	Done                  // the dialect's terminal marker ([DONE])
+	Done                  // the dialect's terminal marker; of Responses and Ollama it is a chunk as well
 	Failure               // an error object inside the stream
 	Malformed             // a payload that is not one JSON value, or over the size limit
 )
@@ -83,8 +89,8 @@ type Choice struct {
 	Parts    []Part // non-empty texts only
 	TokenIDs int    // entries in token_ids / output_ids, or None
 	Logprobs int    // logprob entries, or None
-	Finish   []byte // finish_reason; nil when absent, null or ""
-	Stop     []byte // stop_reason when it is a string, for example repetition_detected
+	Finish   []byte // finish_reason, in the words of chat; nil when absent, null or ""
+	Stop     []byte // stop_reason when it is a string, for example repetition_detected; of Messages the source of Finish
 }
 
 // Part is a piece of text of one channel, unescaped (invalid escapes and lone
@@ -95,7 +101,8 @@ type Part struct {
 	Text    []byte
 }
 
-// Usage is a usage object. Counts that it lacks are None.
+// Usage is a usage object, or what stands for one. Counts that it lacks are None.
+// PromptTokens holds the cached ones in every dialect.
 type Usage struct {
 	Has              bool
 	PromptTokens     int

@@ -1,5 +1,50 @@
 package wire
 
+// complaint is where an object speaks of an error: the members error, error_type
+// and detail, absent if it has none. bare says that the object is one itself.
+type complaint struct {
+	failure, kind, detail int
+	bare                  bool
+}
+
+func noComplaint(failed bool) complaint {
+	return complaint{failure: absent, kind: absent, detail: absent, bare: failed}
+}
+
+// other takes the value of a member that only a complaint may be read from.
+func (r *reader) other(key []byte, c *complaint) {
+	switch string(key) {
+	case "error":
+		c.failure = r.pass()
+	case "error_type":
+		c.kind = r.pass()
+	case "detail": // FastAPI, for example {"detail":"Not Found"}
+		c.detail = r.pass()
+	default:
+		r.skip()
+	}
+}
+
+// heed makes the event a failure if its object, which was walked, is one.
+func (r *reader) heed(c *complaint) {
+	ev := &r.ev
+	switch {
+	case r.bad:
+	case c.failure != absent && r.isError(c.failure):
+		ev.Kind = Failure
+		ev.Error = r.errorAt(c.failure)
+		if c.kind != absent && ev.Error.Type == "" {
+			ev.Error.Type = r.scalarAt(c.kind)
+		}
+	case c.bare:
+		ev.Kind = Failure
+		ev.Error = r.errorAt(0)
+	case c.detail != absent && len(ev.Choices) == 0 && !ev.Usage.Has:
+		ev.Kind = Failure
+		ev.Error = Error{Message: r.scalarAt(c.detail)}
+	}
+}
+
 // isError says whether the value of an error member, which was skipped, is an
 // error. Some servers send the key with null on every chunk.
 func (r *reader) isError(at int) bool {

@@ -219,7 +219,7 @@ func FuzzPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		// The second comes behind the first: what is remembered of a stream
 		// must not change what its events say.
-		r := borrow(new(memory))
+		r := borrow(&memory{dialect: Chat})
 		for _, p := range [][]byte{first, second} {
 			p = bytes.TrimSpace(p)
 			if len(p) == 0 || p[0] == ':' || string(p) == "[DONE]" {

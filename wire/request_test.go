@@ -28,7 +28,7 @@ func TestRequestFacts(t *testing.T) {
 		{"no colon", `{"model" "m"}`, "", false, false, false},
 		{"nothing", ``, "", false, false, false},
 	} {
-		model, stream, usage, ok := RequestFacts([]byte(c.body))
+		model, stream, usage, ok := RequestFacts(Chat, []byte(c.body))
 		if model != c.model || stream != c.stream || usage != c.usage || ok != c.ok {
 			t.Errorf("%s: got %q %v %v %v, want %q %v %v %v", c.name, model, stream, usage, ok, c.model, c.stream, c.usage, c.ok)
 		}
@@ -39,8 +39,25 @@ func BenchmarkRequestFacts(b *testing.B) {
 	body := []byte(`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("the quick brown fox \\n", 1<<20/22) + `"}],"stream":true}`)
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, stream, _, ok := RequestFacts(body); !stream || !ok {
+		if _, stream, _, ok := RequestFacts(Chat, body); !stream || !ok {
 			b.Fatal("not understood")
+		}
+	}
+}
+
+// What /api/chat and /api/generate do when stream is not named.
+func TestRequestFactsOfOllama(t *testing.T) {
+	for _, c := range []struct {
+		name, body string
+		stream, ok bool
+	}{
+		{"not named", `{"model":"m"}`, true, true},
+		{"asked for", `{"model":"m","stream":true}`, true, true},
+		{"declined", `{"model":"m","stream":false}`, false, true},
+		{"null is the default", `{"model":"m","stream":null}`, true, true},
+	} {
+		if _, stream, _, ok := RequestFacts(Ollama, []byte(c.body)); stream != c.stream || ok != c.ok {
+			t.Errorf("%s: got %v %v, want %v %v", c.name, stream, ok, c.stream, c.ok)
 		}
 	}
 }

@@ -281,32 +281,37 @@ const (
 	slashes = '\\' * ones
 )
 
+// plain returns the number of bytes of p before the first quote or backslash. It
+// looks at eight at a time: x-1 borrows from the high bit of the byte x only
+// where x is 0.
+func plain(p []byte) int {
+	i := 0
+	for ; i+8 <= len(p); i += 8 {
+		w := binary.LittleEndian.Uint64(p[i:])
+		q, b := w^quotes, w^slashes
+		if found := ((q-ones)&^q | (b-ones)&^b) & highs; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for i < len(p) && p[i] != '"' && p[i] != '\\' {
+		i++
+	}
+	return i
+}
+
 // quoted takes the string that begins here and returns what stands between its
-// quotes, and whether a backslash does. It looks at eight bytes at a time: x-1
-// borrows from the high bit of the byte x only where x is 0.
+// quotes, and whether a backslash does.
 func (s *scan) quoted() (raw []byte, escaped bool) {
 	start := s.i + 1
-	p := s.p
-	for i := start; i < len(p); {
-		if i+8 <= len(p) {
-			w := binary.LittleEndian.Uint64(p[i:])
-			q, b := w^quotes, w^slashes
-			found := ((q-ones)&^q | (b-ones)&^b) & highs
-			if found == 0 {
-				i += 8
-				continue
-			}
-			i += bits.TrailingZeros64(found) / 8
+	for i := start; i < len(s.p); i += 2 { // a backslash and what follows it
+		if i += plain(s.p[i:]); i == len(s.p) {
+			break
 		}
-		switch p[i] {
-		case '"':
+		if s.p[i] == '"' {
 			s.i = i + 1
-			return p[start:i], escaped
-		case '\\':
-			escaped = true
-			i++
+			return s.p[start:i], escaped
 		}
-		i++
+		escaped = true
 	}
 	s.fail()
 	return nil, false

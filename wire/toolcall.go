@@ -3,9 +3,9 @@ package wire
 import "bytes"
 
 // toolCall remembers the call that a choice is making, for servers that do
-// not number them.
+// not number them, or the call at a place of the output.
 type toolCall struct {
-	choice int
+	choice int // or place
 	index  int
 	id     []byte
 }
@@ -99,4 +99,21 @@ func (r *reader) unnumbered(choice int, id []byte, named bool) int {
 		r.of.calls = append(r.of.calls, toolCall{choice: choice, id: bytes.Clone(id)})
 	}
 	return 0
+}
+
+// callAt returns the channel of the call that a dialect names by its place in
+// the output or, where there is none, by an id: calls are numbered in the order
+// in which they begin.
+func (r *reader) callAt(place int, id []byte) Channel {
+	for i := range r.of.calls {
+		call := &r.of.calls[i]
+		if place != None && call.choice == place || place == None && bytes.Equal(call.id, id) {
+			return toolChannel(call.index)
+		}
+	}
+	n := len(r.of.calls)
+	if n < maxChoices {
+		r.of.calls = append(r.of.calls, toolCall{choice: place, index: n, id: bytes.Clone(id)})
+	}
+	return toolChannel(n)
 }

@@ -6,8 +6,12 @@ import "bytes"
 // body with stream_options.include_usage set to true. It returns body itself,
 // and false, if that is no streaming request, says anything of include_usage, or
 // cannot be read. Nothing else is changed, white space and the order of members
-// included. body is not written to.
-func AskUsage(body []byte) ([]byte, bool) {
+// included. body is not written to. Dialects other than chat and completions send
+// their usage unasked, and some refuse the member.
+func AskUsage(d Dialect, body []byte) ([]byte, bool) {
+	if d != Chat && d != Completions {
+		return body, false
+	}
 	var stream, twice bool
 	var options []byte
 	ok := eachMember(body, func(key, value []byte) bool {

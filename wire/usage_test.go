@@ -25,7 +25,7 @@ func TestAskUsage(t *testing.T) {
 	} {
 		for _, room := range []int{0, 100} { // the offsets come from capacities
 			body := append(make([]byte, 0, len(c.body)+room), c.body...)
-			got, changed := AskUsage(body)
+			got, changed := AskUsage(Chat, body)
 			want := c.want
 			if want == "" {
 				want = c.body
@@ -37,12 +37,22 @@ func TestAskUsage(t *testing.T) {
 	}
 }
 
+// Their servers send it unasked, and Anthropic's refuses members it does not know.
+func TestAskUsageLeavesOtherDialectsAlone(t *testing.T) {
+	body := []byte(`{"model":"m","stream":true}`)
+	for _, d := range []Dialect{Unknown, Messages, Responses, Ollama} {
+		if got, changed := AskUsage(d, body); changed || string(got) != string(body) {
+			t.Errorf("%v: got %s, changed %v; want the body as it was", d, got, changed)
+		}
+	}
+}
+
 // FuzzAskUsage: what comes out is JSON if what went in was, with one member more.
 func FuzzAskUsage(f *testing.F) {
 	f.Add([]byte(`{"model":"m","stream":true}`))
 	f.Add([]byte(`{"stream":true,"stream_options":{"a":{"include_usage":1}},"messages":[{"content":"}{"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, changed := AskUsage(body)
+		got, changed := AskUsage(Chat, body)
 		var before, after map[string]any
 		if !changed || json.Unmarshal(body, &before) != nil {
 			return
