@@ -59,7 +59,7 @@ func invariants(t *testing.T, m *Meter, r *Record) {
 // FuzzMeter holds that no bytes make the meter panic or a record contradict
 // itself.
 func FuzzMeter(f *testing.F) {
-	files, err := filepath.Glob("../wire/testdata/*/*.sse")
+	files, err := filepath.Glob("../wire/testdata/*/*.*s[eo]*") // event streams, NDJSON and JSON
 	if err != nil || len(files) == 0 {
 		f.Fatalf("no captures: %v", err)
 	}
@@ -68,13 +68,15 @@ func FuzzMeter(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(body, uint16(200), uint8(EOF))
+		for d := wire.Chat; d <= wire.Ollama; d++ {
+			f.Add(body, uint16(200), uint8(EOF), uint8(d))
+		}
 	}
-	f.Add([]byte(c("a")+plus(c("b"), 7)+fin("repetition")+done), uint16(9), uint8(Retired))
+	f.Add([]byte(c("a")+plus(c("b"), 7)+fin("repetition")+done), uint16(9), uint8(Retired), uint8(wire.Chat))
 	// An invalid byte in the model's name was written otherwise than read back.
-	f.Add([]byte(ev("{\"model\":\"a\x81b\",\"choices\":[]}")), uint16(9), uint8(EOF))
-	f.Fuzz(func(t *testing.T, body []byte, step uint16, kind uint8) {
-		o := Options{Dialect: wire.Chat, StoreText: true, EventLog: true, MaxEvent: 1 << 16}
+	f.Add([]byte(ev("{\"model\":\"a\x81b\",\"choices\":[]}")), uint16(9), uint8(EOF), uint8(wire.Chat))
+	f.Fuzz(func(t *testing.T, body []byte, step uint16, kind, dialect uint8) {
+		o := Options{Dialect: wire.Dialect(dialect % uint8(wire.Ollama+1)), StoreText: true, EventLog: true, MaxEvent: 1 << 16}
 		m := NewMeter(o)
 		for range 2 { // the second stream through one meter is like the first
 			m.Reset(o)

@@ -197,14 +197,16 @@ func (m *Meter) event(ev *wire.Event, at stamp.Instant) Signal {
 		m.firstEvent = at
 	}
 	if m.done {
-		m.late = true
+		// Some servers put [DONE] behind the marker of another dialect.
+		m.late = m.late || ev.Kind != wire.Done
 		return 0
 	}
 	switch ev.Kind {
 	case wire.Done:
+		sig := m.chunk(ev, at) // of Responses and Ollama
 		m.done = true
 		m.ended(at)
-		return SigFinish
+		return sig | SigFinish
 	case wire.Failure:
 		m.fail(ev.Error, at)
 		return SigError

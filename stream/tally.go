@@ -140,6 +140,11 @@ func (s *sums) addCumulative(c *cumulative, over bool) {
 // whole stream or choice by choice; None when it did not.
 func (m *Meter) told() int {
 	if m.total != wire.None && !m.refuted() {
+		if len(m.choices) == 1 {
+			// Totals of Messages come as the stream goes; the one
+			// beside the stop reason is the last.
+			return max(m.total, m.choices[0].final)
+		}
 		return m.total
 	}
 	usage, native := 0, 0
