@@ -5,30 +5,7 @@ package detect
 import (
 	"strings"
 	"testing"
-	"unsafe"
 )
-
-// memoryOf counts what a state holds: the struct and everything behind it.
-func memoryOf(l *Loop) int {
-	size := int(unsafe.Sizeof(*l)) +
-		cap(l.history.text) +
-		cap(l.history.sums)*int(unsafe.Sizeof(uint64(0))) +
-		cap(l.history.calm)*int(unsafe.Sizeof(uint32(0))) +
-		cap(l.runs)*int(unsafe.Sizeof(run{})) +
-		cap(l.anchors.list)*int(unsafe.Sizeof(anchor{})) +
-		cap(l.rolled)*int(unsafe.Sizeof(rolled{})) +
-		cap(l.verdicts)*int(unsafe.Sizeof(Verdict{}))
-	for _, v := range l.verdicts {
-		size += len(v.Excerpt)
-	}
-	if l.anchors.coarse != nil {
-		size += int(unsafe.Sizeof(*l.anchors.coarse))
-	}
-	if l.near != nil {
-		size += int(unsafe.Sizeof(*l.near))
-	}
-	return size
-}
 
 // TestMemory holds a channel to 4 P + 4 KiB, whatever the text, and to 2 KiB
 // before the first 1,024 bytes.
@@ -51,20 +28,20 @@ func TestMemory(t *testing.T) {
 			peak := 0
 			for i := 0; i < len(text); i += 50 {
 				l.FeedString(text[i:min(i+50, len(text))])
-				peak = max(peak, memoryOf(l))
+				peak = max(peak, l.Memory())
 			}
 			if peak > most {
 				t.Errorf("P = %d, %s: %d bytes, want at most %d", l.limits.PeriodBytes, name, peak, most)
 			}
 		}
-		t.Logf("P = %d: %d bytes at full size, %d allowed", l.limits.PeriodBytes, memoryOf(l), most)
+		t.Logf("P = %d: %d bytes at full size, %d allowed", l.limits.PeriodBytes, l.Memory(), most)
 	}
 	for name, text := range texts {
 		l := newLoop(t, Limits{})
 		for i := 0; i < 1023; i += 11 {
 			l.FeedString(text[i:min(i+11, 1023)])
 		}
-		if got := memoryOf(l); got > 2<<10 {
+		if got := l.Memory(); got > 2<<10 {
 			t.Errorf("%s: %d bytes after 1,023 bytes of text, want at most %d", name, got, 2<<10)
 		}
 	}

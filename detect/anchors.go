@@ -29,6 +29,35 @@ type scale struct {
 // scales reach up to MaxPeriodBytes; a Loop uses those below its own limit.
 var scales = makeScales()
 
+// The narrow scales are the first few, which every Loop uses whole.
+const (
+	narrowScales = 7
+	narrowWindow = 768 // the widest
+)
+
+// narrowScale gives the scale that tries a lag, by the blocks it reaches into.
+var narrowScale = func() (of [narrowWindow/blockBytes + 1]uint8) {
+	for i := range narrowScales {
+		for lag := scales[i].under + blockBytes; lag <= scales[i].window; lag += blockBytes {
+			of[lag/blockBytes] = uint8(i)
+		}
+	}
+	return of
+}()
+
+// narrowSteps gives the narrow scales that have an anchor at a boundary: their
+// steps are one, two or three blocks.
+var narrowSteps = func() (of [6]uint8) {
+	for block := range of {
+		for i := range narrowScales {
+			if block*blockBytes%scales[i].step == 0 {
+				of[block] |= 1 << i
+			}
+		}
+	}
+	return of
+}()
+
 func makeScales() []scale {
 	var all []scale
 	under := 0
@@ -47,10 +76,11 @@ func makeScales() []scale {
 
 // anchor is one boundary to compare a block with.
 type anchor struct {
-	key   uint64 // hash of the block that ends there; see calmKey
+	key   uint32 // the low half of the hash of the block that ends there; see calmKey
 	at    int32  // from the beginning of the window
-	scale uint8
-	next  uint8 // in the list: another anchor of the same bucket
+	scale uint8  // a wide one; 0: the lag tells which narrow scale it falls to
+	fine  uint8  // set of the narrow scales that it serves
+	next  uint8  // in the list: another anchor of the same bucket
 }
 
 // index finds anchors by their keys. Most text matches the last 64 bytes of no
@@ -67,8 +97,7 @@ const (
 )
 
 func (x *index) mayHold(key uint64) bool {
-	bit := key >> (64 - filterBits)
-	return x.bits[bit/64]>>(bit%64)&1 != 0
+	return x.bits[key>>(64-filterBits+6)]>>(key>>(64-filterBits)&63)&1 != 0
 }
 
 // Rules, zeros and the like would match every anchor that lies in another such
@@ -126,64 +155,176 @@ func (c *calmSpan) key(tail uint64, pos int) uint64 {
 	return calmKey(tail, pos-c.start)
 }
 
-// The anchors of the wide scales stay the same for several blocks.
+// Every boundary of a block is an anchor of the narrow scales, those of windows
+// below wideWindow, or may be; the wide ones have few. All stay the same for
+// several blocks, but that each block adds its own end.
 const (
-	coarseWindow = 1024
-	coarseBytes  = 512
+	wideWindow = 1024
+	placedFor  = 1024 // bytes
 )
 
 // anchors are those that the block at work is compared with.
 type anchors struct {
-	list   []anchor // list[0] is none; the coarse ones come first
-	coarse *index   // of the coarse ones; nil while the text is short
+	list  []anchor // list[0] is none
+	index *index   // nil while the text is short
 
-	coarseEnd  int // in the list
-	coarseTo   int // the blocks up to here find their coarse anchors
-	coarseBase int // history.base when they were placed
-	lowest     int // where the window of the earliest of them begins
+	placedTo int // the blocks up to here find their anchors
+	base     int // history.base when they were placed
+	lowest   int // where the window of the earliest wide one begins
+
+	// Where the block at work can match nothing but runs that are known.
+	fineCovered uint8 // set of narrow scales
+	wideCovered bool  // all wide scales
 }
 
 func (as *anchors) reset() {
-	as.list = append(as.list[:0], anchor{})
-	as.coarseEnd = 1
-	as.coarseTo = 0
-	if as.coarse != nil {
-		*as.coarse = index{}
+	if as.list == nil {
+		as.list = make([]anchor, 0, 1+narrowWindow/blockBytes)
 	}
+	as.list = append(as.list[:0], anchor{})
+	as.placedTo = 0
 }
 
-func (as *anchors) add(x *index, a anchor) {
-	bit := a.key >> (64 - filterBits)
+func (as *anchors) add(x *index, key uint64, a anchor) {
+	bit := key >> (64 - filterBits)
 	x.bits[bit/64] |= 1 << (bit % 64)
-	head := &x.heads[a.key>>(64-bucketBits)]
+	head := &x.heads[key>>(64-bucketBits)]
+	a.key = uint32(key)
 	a.next = *head
 	*head = uint8(len(as.list))
 	as.list = append(as.list, a)
 }
 
-// addAnchor adds an anchor, unless its window lies in a calm run: then it would
-// match within the same run only, which is known.
-func (l *Loop) addAnchor(x *index, at, scaleIndex int) bool {
+// addAnchor adds the anchor at of a wide scale, unless its window lies in a calm
+// run: then it would match within the same run only, which is known.
+func (l *Loop) addAnchor(x *index, at, scaleIndex int) {
+	h := &l.history
+	if calm := h.calmBefore(at); calm < scales[scaleIndex].window {
+		l.anchors.add(x, calmKey(h.tail(at), calm), anchor{at: int32(at - h.base), scale: uint8(scaleIndex)})
+	}
+}
+
+// addFine adds the anchor at of the narrow scales.
+func (l *Loop) addFine(x *index, at int) {
 	h := &l.history
 	calm := h.calmBefore(at)
-	if calm >= scales[scaleIndex].window {
-		return false
+	serves := narrowSteps[at/blockBytes%len(narrowSteps)]
+	if at < narrowWindow {
+		serves &= narrowUpTo(at)
 	}
-	l.anchors.add(x, anchor{key: calmKey(h.tail(at), calm), at: int32(at - h.base), scale: uint8(scaleIndex)})
-	return true
+	if calm > 0 {
+		serves &^= narrowUpTo(calm)
+	}
+	l.anchors.add(x, calmKey(h.tail(at), calm), anchor{at: int32(at - h.base), fine: serves})
+}
+
+// narrowUpTo gives the narrow scales with a window no longer than size.
+func narrowUpTo(size int) (set uint8) {
+	for i := 0; i < narrowScales && scales[i].window <= size; i++ {
+		set |= 1 << i
+	}
+	return set
 }
 
 // seek looks for runs that show at the positions in (from, to].
 func (l *Loop) seek(from, to int) {
 	h := &l.history
 	block := h.at(from, to)
-	var x index
-	if l.placeAnchors(&x, from, to) {
-		clear(l.rolled)
-		h.close(block, l.scan(&x, from, to), l.runs.calmAt(to))
-	} else {
-		h.close(block, hashOf(block), l.runs.calmAt(to))
+	hash := uint64(0)
+	switch {
+	case from < blockBytes:
+		hash = hashOf(block)
+	case from < wideWindow:
+		hash = l.seekShort(from, to)
+	default:
+		l.placeAnchors(from)
+		if l.cover(from, to) {
+			hash = hashOf(block)
+		} else {
+			hash = l.scan(l.anchors.index, from, to)
+		}
 	}
+	h.close(block, hash, l.runs.calmAt(to))
+}
+
+// seekShort is seek while the text is so short that it keeps no index.
+func (l *Loop) seekShort(from, to int) uint64 {
+	as := &l.anchors
+	if l.cover(from, to) {
+		return hashOf(l.history.at(from, to))
+	}
+	var x index
+	as.list = as.list[:1]
+	for at := max(from-narrowWindow, 0) + blockBytes; at <= from; at += blockBytes {
+		l.addFine(&x, at)
+	}
+	return l.scan(&x, from, to)
+}
+
+// placeAnchors brings the index up to the positions behind from, which is the
+// end of the block before.
+func (l *Loop) placeAnchors(from int) {
+	as := &l.anchors
+	if from < as.placedTo && as.base == l.history.base {
+		l.addFine(as.index, from)
+		return
+	}
+	if as.index == nil {
+		as.index = new(index)
+	}
+	*as.index = index{}
+	as.list = as.list[:1]
+	as.placedTo = (from/placedFor + 1) * placedFor
+	as.base = l.history.base
+	for at := from - narrowWindow + blockBytes; at <= from; at += blockBytes {
+		l.addFine(as.index, at)
+	}
+	as.lowest = from
+	for i := narrowScales; i < len(l.scales); i++ {
+		sc := &l.scales[i]
+		if sc.window > as.placedTo {
+			break
+		}
+		at := l.firstAnchor(sc, from)
+		as.lowest = min(as.lowest, at-sc.window)
+		for ; at < as.placedTo-sc.under; at += sc.step {
+			l.addAnchor(as.index, at, i)
+		}
+	}
+}
+
+// firstAnchor is the earliest anchor of a scale that a position behind from may
+// match, and whose window the text holds.
+func (l *Loop) firstAnchor(sc *scale, from int) int {
+	at := max(from+1-min(sc.window, l.limits.PeriodBytes), sc.window)
+	return (at + sc.step - 1) / sc.step * sc.step
+}
+
+// cover notes the scales at whose anchors the block (from, to] can match nothing
+// but runs that are known, and reports whether all are such.
+func (l *Loop) cover(from, to int) bool {
+	as := &l.anchors
+	as.fineCovered, as.wideCovered = 0, false
+	if len(l.runs) == 0 {
+		return false
+	}
+	all := true
+	if from >= wideWindow {
+		as.wideCovered = l.runs.cover(as.lowest, to, wideWindow)
+		all = as.wideCovered
+	}
+	for i := range narrowScales {
+		sc := &l.scales[i]
+		if sc.window > from {
+			break // no anchor yet
+		}
+		if l.runs.cover(l.firstAnchor(sc, from)-sc.window, to, sc.window) {
+			as.fineCovered |= 1 << i
+		} else {
+			all = false
+		}
+	}
+	return all
 }
 
 // scan rolls the hash of the last 64 bytes through the block and looks it up. It
@@ -191,16 +332,52 @@ func (l *Loop) seek(from, to int) {
 func (l *Loop) scan(x *index, from, to int) uint64 {
 	h := &l.history
 	block := h.at(from, to)
-	gone := h.at(from-blockBytes, to-blockBytes)[:len(block)]
-	calm := l.runs.calmIn(from, to)
+	if calm := l.runs.calmIn(from, to); len(block) < blockBytes || calm.from <= blockBytes {
+		return l.scanCalm(x, from, to, &calm)
+	}
+	gone := h.at(from-blockBytes, to-blockBytes)
 	tail := h.tail(from)
-	base, weight := hashBase, hashBaseBlock
-	square := base * base
+	base, square := hashBase, hashBase*hashBase
+	fourth := square * square
+	// Four bytes a turn: the chain from one hash to the next is what takes time,
+	// and then the multiplications, so that what leaves is looked up.
+	for i := 0; i+4 <= len(block) && i+4 <= len(gone); i += 4 {
+		in, out := block[i:i+4:i+4], gone[i:i+4:i+4]
+		first := uint64(in[0]) - hashGone[out[0]]
+		both := first*base + uint64(in[1]) - hashGone[out[1]]
+		third := uint64(in[2]) - hashGone[out[2]]
+		rest := third*base + uint64(in[3]) - hashGone[out[3]]
+		one := tail*base + first
+		two := tail*square + both
+		three := two*base + third
+		tail = tail*fourth + both*square + rest
+		if x.mayHold(one) {
+			l.compare(x, from, from+i+1, to, one)
+		}
+		if x.mayHold(two) {
+			l.compare(x, from, from+i+2, to, two)
+		}
+		if x.mayHold(three) {
+			l.compare(x, from, from+i+3, to, three)
+		}
+		if x.mayHold(tail) {
+			l.compare(x, from, from+i+4, to, tail)
+		}
+	}
+	return tail
+}
+
+// scanCalm is scan of a block that a calm run is in, and of one that is short.
+func (l *Loop) scanCalm(x *index, from, to int, calm *calmSpan) uint64 {
+	h := &l.history
+	block := h.at(from, to)
+	gone := h.at(from-blockBytes, to-blockBytes)[:len(block)]
+	tail := h.tail(from)
+	base, square := hashBase, hashBase*hashBase
 	i := 0
-	// Two bytes a turn: the chain from one hash to the next is what takes time.
 	for ; i+1 < len(block); i += 2 {
-		first := uint64(block[i]) - uint64(gone[i])*weight
-		second := uint64(block[i+1]) - uint64(gone[i+1])*weight
+		first := uint64(block[i]) - hashGone[gone[i]]
+		second := uint64(block[i+1]) - hashGone[gone[i+1]]
 		between := tail*base + first
 		tail = tail*square + first*base + second
 		if key := calm.key(between, i+1); x.mayHold(key) {
@@ -211,104 +388,63 @@ func (l *Loop) scan(x *index, from, to int) uint64 {
 		}
 	}
 	if i < len(block) {
-		tail = tail*base + uint64(block[i]) - uint64(gone[i])*weight
+		tail = tail*base + uint64(block[i]) - hashGone[gone[i]]
 		l.compare(x, from, to, to, calm.key(tail, i+1))
 	}
 	return tail
 }
 
-// placeAnchors lists the anchors that positions in (from, to] may match, and
-// reports whether there are any.
-func (l *Loop) placeAnchors(x *index, from, to int) (some bool) {
-	as := &l.anchors
-	if from >= coarseWindow {
-		l.placeCoarse(from)
-		if some = !l.runs.cover(as.lowest, to, coarseWindow); some {
-			*x = *as.coarse
-		}
-	}
-	as.list = as.list[:as.coarseEnd]
-	for i := range l.scales {
-		sc := &scales[i]
-		if sc.window > from || sc.window >= coarseWindow {
-			break // the text is not that long yet, or the anchor is a coarse one
-		}
-		at := l.firstAnchor(sc, from)
-		if l.runs.cover(at-sc.window, to, sc.window) {
-			continue
-		}
-		for ; at < to-sc.under && at <= from; at += sc.step {
-			some = l.addAnchor(x, at, i) || some
-		}
-	}
-	return some
-}
-
-// firstAnchor is the earliest anchor of a scale that a position behind from may
-// match, and whose window the text holds.
-func (l *Loop) firstAnchor(sc *scale, from int) int {
-	at := max(from+1-min(sc.window, l.limits.PeriodBytes), sc.window)
-	return (at + sc.step - 1) / sc.step * sc.step
-}
-
-// placeCoarse places the anchors of the wide scales for the blocks from from on.
-func (l *Loop) placeCoarse(from int) {
-	as := &l.anchors
-	if from < as.coarseTo && as.coarseBase == l.history.base {
-		return
-	}
-	if as.coarse == nil {
-		as.coarse = new(index)
-	}
-	*as.coarse = index{}
-	as.list = as.list[:1]
-	as.coarseTo = (from/coarseBytes + 1) * coarseBytes
-	as.coarseBase = l.history.base
-	as.lowest = from
-	for i := range l.scales {
-		sc := &scales[i]
-		if sc.window < coarseWindow {
-			continue
-		}
-		if sc.window > as.coarseTo {
-			break
-		}
-		at := l.firstAnchor(sc, from)
-		as.lowest = min(as.lowest, at-sc.window)
-		for ; at < as.coarseTo-sc.under; at += sc.step {
-			l.addAnchor(as.coarse, at, i)
-		}
-	}
-	as.coarseEnd = len(as.list)
-}
-
 // compare tries the position pos of the block (from, to] with every anchor of
 // the same key.
 func (l *Loop) compare(x *index, from, pos, to int, key uint64) {
-	h := &l.history
-	calm := l.runs.calmAt(pos)
-	for i := x.heads[key>>(64-bucketBits)]; i != 0; i = l.anchors.list[i].next {
-		a := &l.anchors.list[i]
-		sc := &scales[a.scale]
-		at := h.base + int(a.at)
-		lag := pos - at
-		if a.key != key || lag <= sc.under || lag > min(sc.window, l.limits.PeriodBytes) {
+	as := &l.anchors
+	for i := x.heads[key>>(64-bucketBits)]; i != 0; i = as.list[i].next {
+		a := &as.list[i]
+		lag := pos - l.history.base - int(a.at)
+		scaleIndex := int(a.scale)
+		switch {
+		case a.key != uint32(key):
 			continue
-		}
-		if there := h.calmBefore(at); calm != there && calm > 0 && there > 0 {
+		case scaleIndex > 0:
+			if sc := &scales[scaleIndex]; as.wideCovered || lag <= sc.under || lag > sc.window {
+				continue
+			}
+		case lag > narrowWindow:
 			continue
+		default:
+			scaleIndex = int(narrowScale[(lag+blockBytes-1)/blockBytes])
+			if (a.fine&^as.fineCovered)>>scaleIndex&1 == 0 {
+				continue
+			}
 		}
-		if !h.alike(pos, at, sc.window) || l.runs.explain(lag, pos) {
-			continue
-		}
-		// The narrow windows are sooner compared than hashed.
-		if sc.window < coarseWindow || l.windowHash(int(a.scale), from, pos) == h.window(at, int(a.scale)) {
-			l.openRun(lag, sc.window, pos, to)
-		}
+		l.try(scaleIndex, lag, from, pos, to)
 	}
 }
 
-// rolled is how far the window hash of a scale has been rolled into the block.
+// try opens a run if the window of a scale before pos is that of a lag before,
+// and is no part of a run that is known.
+func (l *Loop) try(scaleIndex, lag, from, pos, to int) {
+	h := &l.history
+	sc := &scales[scaleIndex]
+	at := pos - lag
+	if lag > l.limits.PeriodBytes {
+		return
+	}
+	if there := h.calmBefore(at); there > 0 {
+		if calm := l.runs.calmAt(pos); calm != there && calm > 0 {
+			return
+		}
+	}
+	if !h.alike(pos, at, sc.window) || l.runs.explain(lag, pos) {
+		return
+	}
+	// The narrow windows are sooner compared than hashed.
+	if sc.window < wideWindow || l.windowHash(scaleIndex, from, pos) == h.window(at, scaleIndex) {
+		l.openRun(lag, sc.window, pos, to)
+	}
+}
+
+// rolled is how far the window hash of a scale has been rolled.
 type rolled struct {
 	pos  int // 0: not begun
 	hash uint64
@@ -323,7 +459,7 @@ func (l *Loop) windowHash(scaleIndex, from, pos int) uint64 {
 	}
 	r := &l.rolled[scaleIndex]
 	sc := &scales[scaleIndex]
-	if r.pos == 0 {
+	if r.pos < from {
 		*r = rolled{from, l.history.window(from, scaleIndex)}
 	}
 	in := l.history.at(r.pos, pos)

@@ -1,13 +1,17 @@
 package detect
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // copies tells which bytes stand in a copy, at least 24 bytes long, of
 // something at most 1,024 bytes before.
 type copies struct {
-	ends [1 << copyBits]uint32 // by hash of the 24 bytes before: the last offset
-	lag  int                   // of the copy that is going on; 0: none
-	seen int                   // the text before it is known to be a copy, or not
+	ends   [1 << copyBits]uint16 // by hash of the 24 bytes before: the last offset, from origin on
+	origin int                   // the offsets in ends are behind it, so that 0 is none
+	lag    int                   // of the copy that is going on; 0: none
+	seen   int                   // the text before it is known to be a copy, or not
 }
 
 const (
@@ -44,12 +48,22 @@ func (c *copies) extend(h *history, end int) (novelFrom, novelTo int) {
 	if end < copyBytes {
 		return 0, 0
 	}
+	if end-c.origin > math.MaxUint16 {
+		c.rebase(end)
+	}
 	place := &c.ends[gramHash(h.at(end-copyBytes, end))]
-	lag := int(uint32(end) - *place)
+	now := uint16(end - c.origin)
+	lag := int(now - *place)
 	known := *place != 0 && lag > 0 && lag <= copyReach
-	*place = uint32(end)
+	*place = now
 	if c.lag > 0 || !known {
 		return 0, 0
+	}
+	if end-lag < copyBytes {
+		return 0, 0
+	}
+	if text := h.at(end-lag-8, end); binary.LittleEndian.Uint64(text) != binary.LittleEndian.Uint64(text[lag:]) {
+		return 0, 0 // only the hashes are equal
 	}
 	from := max(end-copyLinger, lag)
 	n := matchingBack(h.at(from, end), h.at(from-lag, end-lag))
@@ -59,6 +73,16 @@ func (c *copies) extend(h *history, end int) (novelFrom, novelTo int) {
 	novelFrom, novelTo = c.seen, max(c.seen, end-n)
 	c.seen, c.lag = end, lag
 	return novelFrom, novelTo
+}
+
+// rebase moves the origin on to where copies at end can reach, and forgets what
+// lies before it.
+func (c *copies) rebase(end int) {
+	by := end - copyReach - 1 - c.origin
+	c.origin += by
+	for i, at := range c.ends {
+		c.ends[i] = uint16(max(int(at)-by, 0))
+	}
 }
 
 // settle gives the stretch before to that can no longer become a copy.

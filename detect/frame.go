@@ -5,8 +5,12 @@ package detect
 // count at all.
 //
 // The lag comes from where a number and the three tokens before it occurred
-// last, and is tried anew at the next number when it breaks. That may miss cycles built of equal parts, which is
-// good enough for a warning; exact periods are the anchors' business.
+// last, and is tried anew at the next number when it breaks. That may miss cycles
+// built of equal parts, which is good enough for a warning; exact periods are the
+// anchors' business.
+//
+// Text without numbers has no frame: until the first one the last four tokens
+// are kept and nothing else, and later the tokens grow with the text.
 type frame struct {
 	count  int // tokens so far, but for stretches without numbers
 	number int // the last number
@@ -16,17 +20,21 @@ type frame struct {
 	began  int // where the run begins in the text
 	fresh  int // tokens from here on have a predecessor in the run
 
-	counted int // last number that went on counting
-	changed int // last number that differs from the one a lag before
+	awake   bool // a number came
+	counted int  // last number that went on counting
+	changed int  // last number that differs from the one a lag before
 
-	last   [frameRows]frameGrams // by hash
-	tokens [frameTokens]frameToken
+	last   *[frameRows]frameGrams // by hash; nil before the first number
+	tokens []frameToken           // the last ones, by number: a power of two
+	early  [frameGram]frameToken  // those before the first number
 }
 
 const (
 	frameTokens = 512 // the longest lag, and a power of two
-	frameRows   = 256
-	frameGram   = 4
+	// firstFrameTokens is how many tokens there is room for at first.
+	firstFrameTokens = 64
+	frameRows        = 256
+	frameGram        = 4
 
 	// A slot counts once it has risen, or fallen, so often in a row: by chance
 	// numbers do that once in 5,040 times.
@@ -50,7 +58,42 @@ type frameToken struct {
 	size  uint8
 }
 
-func (f *frame) at(i int) *frameToken { return &f.tokens[i&(frameTokens-1)] }
+func (f *frame) at(i int) *frameToken { return &f.tokens[i&(len(f.tokens)-1)] }
+
+// reset forgets the text and keeps the memory.
+func (f *frame) reset() {
+	if f.last != nil {
+		*f.last = [frameRows]frameGrams{}
+	}
+	clear(f.tokens)
+	*f = frame{last: f.last, tokens: f.tokens}
+}
+
+// room makes place for token i. All tokens there are have the place of their
+// number until there are frameTokens of them.
+func (f *frame) room(i int) {
+	size := max(len(f.tokens), firstFrameTokens)
+	for size <= i && size < frameTokens {
+		size *= 2
+	}
+	if size > len(f.tokens) {
+		tokens := make([]frameToken, size)
+		copy(tokens, f.tokens)
+		f.tokens = tokens
+	}
+}
+
+// wake begins with token i, the first number.
+func (f *frame) wake(i int) {
+	if f.last == nil {
+		f.last = new([frameRows]frameGrams)
+	}
+	f.room(i)
+	for k := max(i-frameGram, 0); k < i; k++ {
+		*f.at(k) = f.early[k%frameGram]
+	}
+	f.awake = true
+}
 
 func (f *frame) add(t token, value uint32, end int) {
 	i := f.count
@@ -63,8 +106,18 @@ func (f *frame) add(t token, value uint32, end int) {
 		return // text without numbers costs nothing
 	}
 	f.count++
+	if !f.awake {
+		if t.kind != numberToken {
+			f.early[i%frameGram] = frameToken{hash: t.hash, end: uint32(end), kind: t.kind, size: uint8(t.size)}
+			return
+		}
+		f.wake(i)
+	} else if i >= len(f.tokens) {
+		f.room(i)
+	}
 	now := f.at(i)
-	*now = frameToken{hash: t.hash, end: uint32(end), value: value, kind: t.kind, size: uint8(t.size)}
+	now.hash, now.end, now.value = t.hash, uint32(end), value
+	now.trend, now.kind, now.size = 0, t.kind, uint8(t.size)
 	if f.lag > 0 && f.at(i-f.lag).hash != t.hash {
 		f.lag = 0
 	}
@@ -122,13 +175,11 @@ func (f *frame) compare(i int, now, before *frameToken) {
 	}
 }
 
-// cycles is how often the frame stands there.
-func (f *frame) cycles() int {
-	if f.lag == 0 {
-		return 0
-	}
-	return (f.count - f.start) / f.lag
-}
+// stands reports whether the frame stands there so often.
+func (f *frame) stands(cycles int) bool { return f.lag > 0 && f.count-f.start >= cycles*f.lag }
+
+// cycles is how often a frame with a lag stands there.
+func (f *frame) cycles() int { return (f.count - f.start) / f.lag }
 
 // varies reports whether the numbers differ from cycle to cycle: otherwise it is
 // an exact repetition, and not ours.

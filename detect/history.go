@@ -16,7 +16,18 @@ const blockBytes = 64
 // cost one comparison in vain.
 var hashBase = rand.Uint64() | 1
 
-var hashBaseBlock = hashPower(blockBytes)
+var (
+	hashBaseHalf  = hashPower(blockBytes / 2)
+	hashBaseBlock = hashPower(blockBytes)
+)
+
+// hashGone is what a byte has added to a hash a block later.
+var hashGone = func() (gone [256]uint64) {
+	for c := range gone {
+		gone[c] = uint64(c) * hashBaseBlock
+	}
+	return gone
+}()
 
 func hashPower(n int) uint64 {
 	power := uint64(1)
@@ -50,7 +61,7 @@ const firstBytes = 256
 // window of the near signals.
 func newHistory(periodBytes, window int) history {
 	blocks := func(n int) int { return (n + blockBytes - 1) / blockBytes * blockBytes }
-	keep := max(blocks(periodBytes+window+window/4)+coarseBytes, nearBytes+copyReach) + 4*blockBytes
+	keep := max(blocks(periodBytes+window+window/4)+8*blockBytes, nearBytes+copyReach) + 4*blockBytes
 	return history{keep: keep, most: keep + blocks(periodBytes/2)}
 }
 
@@ -146,11 +157,21 @@ func (h *history) close(block []byte, hash uint64, calm int) {
 // calmBefore is how long a calm run ends at a block boundary.
 func (h *history) calmBefore(at int) int { return int(h.calm[(at-h.base)/blockBytes]) }
 
+// hashOf hashes a block, in two chains: one takes twice as long.
 func hashOf(block []byte) uint64 {
-	var hash uint64
-	base := hashBase
-	for _, c := range block {
-		hash = hash*base + uint64(c)
+	var front, back uint64
+	base, half := hashBase, len(block)/2
+	for i, c := range block[:half] {
+		front = front*base + uint64(c)
+		back = back*base + uint64(block[half+i])
+	}
+	power := hashBaseHalf
+	if len(block) != blockBytes {
+		power = hashPower(half)
+	}
+	hash := front*power + back
+	if half*2 < len(block) {
+		hash = hash*base + uint64(block[half*2])
 	}
 	return hash
 }
@@ -162,6 +183,10 @@ func Chars(text []byte) int { return leads(text) }
 // leads counts the characters that begin in text: all bytes but continuations.
 func leads(text []byte) int {
 	count := len(text)
+	for len(text) >= 32 && (binary.LittleEndian.Uint64(text)|binary.LittleEndian.Uint64(text[8:])|
+		binary.LittleEndian.Uint64(text[16:])|binary.LittleEndian.Uint64(text[24:]))&highBits == 0 {
+		text = text[32:] // ASCII
+	}
 	for len(text) >= 8 {
 		word := binary.LittleEndian.Uint64(text)
 		count -= bits.OnesCount64(word >> 7 &^ (word >> 6) & 0x0101010101010101)

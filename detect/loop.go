@@ -44,9 +44,10 @@ func (l *Loop) Reset() {
 	l.blockFrom, l.blockTo, l.blockChars = 0, 0, 0
 	l.runs = l.runs[:0]
 	l.anchors.reset()
+	clear(l.rolled)
 	l.white = whiteRun{}
 	if l.near != nil {
-		*l.near = novelty{}
+		l.near.reset()
 	}
 	clear(l.verdicts) // lets go of the excerpts
 	l.verdicts = l.verdicts[:0]
@@ -111,10 +112,14 @@ func (l *Loop) block(to int) {
 	l.blockTo = to
 	l.advanceRuns(from, to)
 	l.seek(from, to)
-	l.judgeRuns()
+	if len(l.runs) > 0 {
+		l.judgeRuns()
+	}
 	l.judgeWhite()
 	l.judgeNear(from, to)
-	l.followRuns()
+	if len(l.verdicts) > 0 {
+		l.followRuns()
+	}
 	l.dropEndedRuns()
 	l.blockChars += leads(l.history.at(from, to))
 	l.blockFrom = to

@@ -43,8 +43,8 @@ const (
 	nearNovel   = 5  // of a hundred bytes
 	nearLetters = 45 // of a hundred bytes: no hexdumps, matrices, boards
 
-	// nearStartBytes is when the state is made.
-	nearStartBytes = 1024
+	// nearStartBytes is when the state is made: no signal can hold before.
+	nearStartBytes = counterBytes
 
 	counterCycles = 8
 	counterBytes  = 2048
@@ -56,6 +56,13 @@ const (
 	// a number that grows for ever consists of them.
 	plainDigits = 12
 )
+
+// reset forgets the text and keeps the memory.
+func (n *novelty) reset() {
+	n.words.reset()
+	n.frame.reset()
+	*n = novelty{words: n.words, frame: n.frame}
+}
 
 // take reads the block (from, to].
 func (n *novelty) take(h *history, from, to int, last bool) {
@@ -148,15 +155,14 @@ func (n *novelty) stale() bool {
 // shortCounter reports whether the text is a counter with little around it.
 func (n *novelty) shortCounter() bool {
 	f := &n.frame
-	cycles := f.cycles()
-	return cycles >= counterCycles && f.counts() && int(f.at(f.count-1).end)-f.began < cycles*proseCycleBytes
+	return f.stands(counterCycles) && f.counts() && int(f.at(f.count-1).end)-f.began < f.cycles()*proseCycleBytes
 }
 
 // framed reports whether only numbers have changed for a while, and stuck
 // whether they do not count either, though the text around them says something.
 func (n *novelty) framed(to int) (counter, stuck bool) {
 	f := &n.frame
-	if f.cycles() < counterCycles || to-f.began < counterBytes || !f.varies() {
+	if !f.stands(counterCycles) || to-f.began < counterBytes || !f.varies() {
 		return false, false
 	}
 	letters, says := f.content()

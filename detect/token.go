@@ -2,6 +2,7 @@ package detect
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -58,23 +59,87 @@ type token struct {
 	hash uint32 // of a number: the same for all, since only its value counts
 }
 
-// read goes through the text (from, to] and takes every token that is over. The
-// last one may go on behind it.
+// byteMasks sort the bytes of a block, a bit a byte from the lowest on: letters,
+// digits and white space of ASCII, first and further bytes of other characters.
+// The signs of ASCII are in none.
+type byteMasks struct{ letter, digit, white, lead, inside uint64 }
+
+const (
+	eachByte = 0x0101010101010101
+	highBits = 0x80 * eachByte
+)
+
+// masksOf sorts a block of at most 64 bytes, eight at a time: below 0x80 the sum
+// of a byte and 0x80 - n has its high bit set if the byte is at least n.
+func masksOf(block []byte) (m byteMasks) {
+	for at := 0; at < len(block); at += 8 {
+		var x uint64
+		if rest := block[at:]; len(rest) >= 8 {
+			x = binary.LittleEndian.Uint64(rest)
+		} else {
+			for i, c := range rest {
+				x |= uint64(c) << (8 * i)
+			}
+		}
+		low := x &^ highBits
+		folded := low | 0x20*eachByte
+		letter := (folded + (0x80-'a')*eachByte) &^ (folded + (0x80-'z'-1)*eachByte)
+		digit := (low + (0x80-'0')*eachByte) &^ (low + (0x80-'9'-1)*eachByte)
+		white := ^(low + (0x80-' '-1)*eachByte) | (low + eachByte)
+		m.letter |= gatherHigh(letter&^x) << at
+		m.digit |= gatherHigh(digit&^x) << at
+		m.white |= gatherHigh(white&^x) << at
+		if x&highBits != 0 {
+			m.lead |= gatherHigh(x&(x<<1)) << at
+			m.inside |= gatherHigh(x&^(x<<1)) << at
+		}
+	}
+	return m
+}
+
+// gatherHigh collects the high bits of eight bytes.
+func gatherHigh(x uint64) uint64 { return (x & highBits >> 7) * 0x0102040810204080 >> 56 }
+
+// stops are the bytes at which a token may begin or end, but for its length:
+// those that differ from the one before, and all that are no letter, digit or
+// white space of ASCII. Of a character's further bytes none is one: where it
+// begins a token is open, with room for them.
+func (m *byteMasks) stops(size int) uint64 {
+	changes := (m.letter ^ m.letter<<1) | (m.digit ^ m.digit<<1) | (m.white ^ m.white<<1)
+	others := ^(m.letter | m.digit | m.white)
+	second := m.inside & (m.lead << 1)
+	third := m.inside & (second << 1)
+	fourth := m.inside & (third << 1)
+	return (changes&^m.inside | others&^(second|third|fourth) | 1) & (^uint64(0) >> (blockBytes - size))
+}
+
+// read goes through the text (from, to], at most a block, and takes every token
+// that is over. The last one may go on behind it.
 func (n *novelty) read(h *history, from, to int) {
+	block := h.at(from, to)
+	masks := masksOf(block)
 	open, start := n.open, n.openAt
-	for i, c := range h.at(from, to) {
+	for stops := masks.stops(len(block)); stops != 0; {
+		i := bits.TrailingZeros64(stops)
+		stops &= stops - 1
+		c := block[i]
 		kind := byteKinds[c]
 		size := from + i - start
-		if kind == open && (kind == noToken || kind <= numberToken && size < maxTokenBytes) {
-			continue
-		}
 		if kind == inside && size < maxTokenBytes+utf8.UTFMax {
 			continue
 		}
-		if open != noToken {
-			n.token(h, open, start, from+i)
+		if kind != open || kind > numberToken || kind != noToken && size >= maxTokenBytes {
+			if open != noToken {
+				n.token(h, open, start, from+i)
+			}
+			open, start = kind, from+i
 		}
-		open, start = kind, from+i
+		if c < utf8.RuneSelf && (kind == wordToken || kind == numberToken) {
+			next := min(from+bits.TrailingZeros64(stops), to)
+			for ; start+maxTokenBytes < next; start += maxTokenBytes {
+				n.token(h, open, start, start+maxTokenBytes)
+			}
+		}
 	}
 	n.open, n.openAt = open, start
 }
@@ -106,8 +171,20 @@ func hashToken(text []byte, fold uint64) uint32 {
 // valueOf reads a number's first nine digits.
 func valueOf(text []byte) uint32 {
 	var value uint32
-	for i := 0; i < min(len(text), 9); i++ {
-		value = value*10 + uint32(text[i]&0xF)
+	if len(text) >= 8 {
+		// Eight digits at once: neighbours become numbers of two, of four and of
+		// eight digits. What is no digit counts as its low four bits, as below.
+		x := binary.LittleEndian.Uint64(text) & (0xF * eachByte)
+		x = x*10 + x>>8
+		x = (x&0x00FF00FF00FF00FF)*100 + x>>16&0x00FF00FF00FF00FF
+		value = uint32(x&0xFFFF)*10000 + uint32(x>>32&0xFFFF)
+		if len(text) == 8 {
+			return value
+		}
+		text = text[8:9]
+	}
+	for _, c := range text {
+		value = value*10 + uint32(c&0xF)
 	}
 	return value
 }

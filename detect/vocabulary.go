@@ -4,16 +4,26 @@ package detect
 // worded again and again draws on a few dozen, in the same order, where even
 // a plain text brings a new one every dozen and hardly repeats a pair.
 type vocabulary struct {
-	words, pairs recent
-	count        uint32 // words so far
-	numbers      int32  // in the window, like the others
-	newWords     int32
-	newPairs     int32
-	last         uint32 // hash of the word before
-	character    uint32 // hash of the ideograph before, 0 if none
-	between      uint8  // numbers since the word before
+	words     *recent // nil before the first word
+	pairs     fewRecent
+	count     uint32 // words so far
+	numbers   int32  // in the window, like the others
+	newWords  int32
+	newPairs  int32
+	last      uint32 // hash of the word before
+	character uint32 // hash of the ideograph before, 0 if none
+	between   uint8  // numbers since the word before
 
 	window [wordWindow]uint8 // an entry a word
+}
+
+// reset forgets the text and keeps the memory.
+func (v *vocabulary) reset() {
+	if v.words != nil {
+		*v.words = recent{}
+	}
+	v.pairs.reset()
+	*v = vocabulary{words: v.words, pairs: v.pairs}
 }
 
 const (
@@ -50,6 +60,9 @@ func (v *vocabulary) word(t token) {
 		if t.size < 2 {
 			return // of hexadecimal digits, algebra, game boards
 		}
+	}
+	if v.words == nil {
+		v.words = new(recent)
 	}
 	v.count++
 	var entry uint8

@@ -32,6 +32,12 @@ func isWhite(text []byte) bool {
 // two ends.
 func (l *Loop) judgeWhite() {
 	w := &l.white
+	if w.chars == 0 && l.blockTo > l.blockFrom {
+		if last := l.history.at(l.blockTo-1, l.blockTo)[0]; last > ' ' && last < utf8.RuneSelf {
+			w.next = l.blockTo // no white space within a block is long enough
+			return
+		}
+	}
 	end := l.lastCharEnd(w.next)
 	text := l.history.at(w.next, end)
 	for len(text) > 0 {
@@ -70,7 +76,9 @@ func (l *Loop) restartWhite(text []byte, end int) {
 		size += n
 		w.chars++
 	}
-	w.onset = l.extentAt(end - size)
+	if w.chars > 0 {
+		w.onset = l.extentAt(end - size)
+	}
 }
 
 // lastCharEnd is where the last character that is complete at the end of the
