@@ -14,8 +14,14 @@
 //     one that is not coalesced is its instant less the emitter's reading of
 //     CLOCK_REALTIME, taken before the event is formatted and written: the
 //     emitter's own time up to the kernel is in it.
-//  5. A table, and exit code 1 if a kernel p99 at the highest number of streams
-//     is over the bar.
+//  5. A table, in which a kernel p99 at the highest number of streams has a bar.
+//  6. Then the pair: loadgen runs the same cells directly, through the proxy
+//     without knowing of it ("forwarded"), and with the proxy's records joined
+//     ("joined"), in turns. What each reports of total, TTFT and gaps is laid
+//     beside the emitter's log, and the errors beside one another: the emitter's
+//     timers fall otherwise in each run, and 128 requests at once wait for it by
+//     milliseconds, which no way of looking at it has a part in.
+//  7. Exit code 1 if a bar is missed.
 //
 // With root and chrt, everything runs under SCHED_RR, as the yard's own
 // measurements do: on a shared machine other work costs more than any hop.

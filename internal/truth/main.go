@@ -31,6 +31,9 @@ type settings struct {
 	itl     time.Duration // between two tokens
 	bar     time.Duration // for the p99 of kernel stamps
 	only    string        // vantage, "" for both
+	pair    bool          // the pair alone
+	rounds  int           // of the pair
+	window  time.Duration // of the pair
 	plain   bool          // no SCHED_RR
 }
 
@@ -50,16 +53,32 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := raise(s); err != nil {
 		fmt.Fprintf(stderr, "truth: at ordinary priority, so other work on this machine is in the figures: %v\n", err)
 	}
-	over, err := measure(ctx, s, source, stdout)
+	missed, err := all(ctx, s, source, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "truth: %v\n", err)
 		return 1
 	}
-	if over > 0 {
-		fmt.Fprintf(stderr, "truth: %d rows over their bar\n", over)
+	if missed > 0 {
+		fmt.Fprintf(stderr, "truth: %d bars missed\n", missed)
 		return 1
 	}
 	return 0
+}
+
+// all makes both tables.
+func all(ctx context.Context, s settings, source string, stdout, stderr io.Writer) (missed int, err error) {
+	dir, err := os.MkdirTemp("", "streamgauge-truth-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if !s.pair {
+		if missed, err = measure(ctx, s, dir, source, stdout); err != nil || s.only != "" {
+			return missed, err
+		}
+	}
+	n, err := pair(ctx, s, dir, source, stdout, stderr)
+	return missed + n, err
 }
 
 func parse(args []string, stderr io.Writer) (settings, error) {
@@ -71,8 +90,16 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	fs.DurationVar(&s.itl, "itl", 10*time.Millisecond, "time between two tokens of a stream")
 	fs.DurationVar(&s.bar, "bar", 200*time.Microsecond, "bar for the p99 of kernel stamps at the highest number of streams")
 	fs.StringVar(&s.only, "only", "", "loadgen or proxy: that vantage alone")
+	fs.BoolVar(&s.pair, "pair", false, "only the same cells directly and through the proxy")
+	fs.IntVar(&s.rounds, "rounds", 5, "rounds of each of those cells")
+	fs.DurationVar(&s.window, "window", 4*time.Second, "window of those cells")
 	fs.BoolVar(&s.plain, "plain", false, "do not run under SCHED_RR")
 	if err := fs.Parse(args); err != nil {
+		return s, err
+	}
+	if s.rounds < 1 || s.window < time.Second {
+		err := errors.New("-rounds is at least 1 and -window at least 1s")
+		fmt.Fprintln(stderr, err)
 		return s, err
 	}
 	for f := range strings.SplitSeq(*streams, ",") {
@@ -112,14 +139,9 @@ func raise(s settings) error {
 	return syscall.Exec(chrt, argv, append(os.Environ(), realtime+"=1"))
 }
 
-// measure makes all rows; over is how many of them are over the bar.
-func measure(ctx context.Context, s settings, source string, stdout io.Writer) (over int, err error) {
-	dir, err := os.MkdirTemp("", "streamgauge-truth-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	emitter, err := startEmitter(ctx, dir, filepath.Join(source, "emitter"))
+// measure makes all rows of instants; over is how many of them are over the bar.
+func measure(ctx context.Context, s settings, dir, source string, stdout io.Writer) (over int, err error) {
+	emitter, err := startEmitter(ctx, dir, filepath.Join(source, "emitter"), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -176,7 +198,7 @@ func rows(ctx context.Context, s settings, dir string, emitter *server, vantage 
 	addr := emitter.addr
 	var hop *proxyServer
 	if vantage == "proxy" {
-		if hop, err = startProxy(ctx, dir, emitter.addr, user); err != nil {
+		if hop, err = startProxy(ctx, dir, emitter.addr, nil, user); err != nil {
 			return 0, err
 		}
 		defer hop.stop()
@@ -188,7 +210,7 @@ func rows(ctx context.Context, s settings, dir string, emitter *server, vantage 
 			return over, err
 		}
 		if hop != nil {
-			if instants, err = hop.records(ctx); err != nil {
+			if instants, err = hop.instants(ctx); err != nil {
 				return over, err
 			}
 		}

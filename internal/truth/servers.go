@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -78,6 +80,12 @@ func build(ctx context.Context, dir, pkg, program string) error {
 	return nil
 }
 
+// command is a program behind the argv that holds it to its cores.
+func command(pin []string, program string, args ...string) *exec.Cmd {
+	argv := append(append(slices.Clone(pin), program), args...)
+	return exec.Command(argv[0], argv[1:]...)
+}
+
 // freeAddr returns a loopback address that was free a moment ago.
 func freeAddr() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -88,7 +96,8 @@ func freeAddr() (string, error) {
 	return ln.Addr().String(), nil
 }
 
-func startEmitter(ctx context.Context, dir, source string) (*server, error) {
+// startEmitter runs the emitter behind the argv of pin, with further arguments.
+func startEmitter(ctx context.Context, dir, source string, pin []string, args ...string) (*server, error) {
 	program := filepath.Join(dir, "emitter")
 	if err := build(ctx, source, ".", program); err != nil {
 		return nil, err
@@ -97,7 +106,7 @@ func startEmitter(ctx context.Context, dir, source string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "-addr", addr)
+	cmd := command(pin, program, append([]string{"-addr", addr}, args...)...)
 	// The emitter formats an event after it has read the clock for it. With 128
 	// streams its collector runs three times a second, and in each cycle dozens
 	// of its goroutines wait, there, for half a millisecond and more: a delay in
@@ -108,17 +117,18 @@ func startEmitter(ctx context.Context, dir, source string) (*server, error) {
 
 // sent is the emitter's log of one stream: CLOCK_REALTIME before each event.
 type sent struct {
-	ID    string  `json:"id"`
-	Emits []int64 `json:"emit_ns"`
+	ID     string  `json:"id"`
+	Emits  []int64 `json:"emit_ns"`
+	Tokens int     `json:"tokens_per_chunk"` // of each
 }
 
 // truth takes the emitter's log and empties it.
-func (s *server) truth(ctx context.Context) (map[string][]int64, error) {
-	logs := make(map[string][]int64)
+func (s *server) truth(ctx context.Context) (map[string]sent, error) {
+	logs := make(map[string]sent)
 	err := lines(ctx, http.MethodDelete, "http://"+s.addr+"/truth", func(b []byte) error {
 		var t sent
 		err := json.Unmarshal(b, &t)
-		logs[t.ID] = t.Emits
+		logs[t.ID] = t
 		return err
 	})
 	return logs, err
@@ -131,7 +141,7 @@ type proxyServer struct {
 	cursor string
 }
 
-func startProxy(ctx context.Context, dir, upstream string, user bool) (*proxyServer, error) {
+func startProxy(ctx context.Context, dir, upstream string, pin []string, user bool) (*proxyServer, error) {
 	program := filepath.Join(dir, "proxy")
 	if err := build(ctx, ".", "github.com/streamgauge/streamgauge/cmd/proxy", program); err != nil {
 		return nil, err
@@ -148,7 +158,7 @@ func startProxy(ctx context.Context, dir, upstream string, user bool) (*proxySer
 	if user {
 		stamps = "user"
 	}
-	s, err := start(ctx, admin, "/healthz", exec.Command(program, "--log-level", "warn",
+	s, err := start(ctx, admin, "/healthz", command(pin, program, "--log-level", "warn",
 		"--upstream", "http://"+upstream, "--listen", addr, "--admin", admin, "--stamps", stamps))
 	if err != nil {
 		return nil, err
@@ -157,21 +167,31 @@ func startProxy(ctx context.Context, dir, upstream string, user bool) (*proxySer
 	return &proxyServer{server: s, admin: admin}, nil
 }
 
-// records returns the instants in the records since the last call.
-func (p *proxyServer) records(ctx context.Context) (map[string][]instant, error) {
+// instants returns those in the records since the last call.
+func (p *proxyServer) instants(ctx context.Context) (map[string][]instant, error) {
 	all := make(map[string][]instant)
+	err := p.records(ctx, func(r *stream.Record) {
+		for _, e := range r.EventLog {
+			all[r.ID] = append(all[r.ID], instant{ns: r.SentRealNS.V + e[0], coalesced: e[2] != 0, kernel: r.Stamps == "kernel"})
+		}
+	})
+	return all, err
+}
+
+// records visits the records since the last call. Each has its sent_real_ns.
+func (p *proxyServer) records(ctx context.Context, visit func(*stream.Record)) error {
 	url := "http://" + p.admin + "/records?events=1&since=" + p.cursor
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
 	p.cursor = resp.Header.Get("X-Streamgauge-Cursor")
-	err = eachLine(resp.Body, func(b []byte) error {
+	return eachLine(resp.Body, func(b []byte) error {
 		var r stream.Record
 		if err := json.Unmarshal(b, &r); err != nil {
 			return err
@@ -179,12 +199,46 @@ func (p *proxyServer) records(ctx context.Context) (map[string][]instant, error)
 		if !r.SentRealNS.OK {
 			return fmt.Errorf("record %s has no sent_real_ns", r.ID)
 		}
-		for _, e := range r.EventLog {
-			all[r.ID] = append(all[r.ID], instant{ns: r.SentRealNS.V + e[0], coalesced: e[2] != 0, kernel: r.Stamps == "kernel"})
-		}
+		visit(&r)
 		return nil
 	})
-	return all, err
+}
+
+// await notes when the proxy sent each of n streams on, by their ids: the record
+// of one whose client has just left may be on its way.
+func (p *proxyServer) await(ctx context.Context, n int, left map[string]int64) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for patience := time.Now().Add(5 * time.Second); ; {
+		if err := p.records(ctx, func(r *stream.Record) { left[r.ID] = r.SentRealNS.V }); err != nil {
+			return err
+		}
+		if len(left) >= n {
+			return nil
+		}
+		if time.Now().After(patience) {
+			return fmt.Errorf("the proxy has records of %d streams, loadgen of %d", len(left), n)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// finish runs a program to its end; what it said is in the error.
+func finish(ctx context.Context, cmd *exec.Cmd) error {
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, said.Bytes())
+	}
+	return nil
 }
 
 // lines calls f for each line of a response.

@@ -21,13 +21,13 @@ type row struct {
 
 // compare lays the instants of n streams beside the emitter's log of them.
 // Every stream must be in both, with all its tokens.
-func compare(truth map[string][]int64, got map[string][]instant, n, tokens int) (row, error) {
+func compare(truth map[string]sent, got map[string][]instant, n, tokens int) (row, error) {
 	var r row
 	if len(truth) != n || len(got) != n {
 		return r, fmt.Errorf("%d streams in the emitter's log and %d in ours, want %d in both", len(truth), len(got), n)
 	}
-	for id, emits := range truth {
-		log := got[id]
+	for id, s := range truth {
+		log, emits := got[id], s.Emits
 		if len(log) != tokens || len(emits) != tokens {
 			return r, fmt.Errorf("stream %s: %d events, %d sent, want %d", id, len(log), len(emits), tokens)
 		}
