@@ -51,11 +51,15 @@ type clientConn struct {
 	// hijacked is what ends the exchange that is taking the connection out of
 	// the server's loop, until its handler runs.
 	hijacked atomic.Pointer[func()]
+	// detached: its socket has left it, there is nothing to close.
+	detached bool
+	// early is what was read of a connection that an event loop has given back.
+	early []byte
 }
 
 // Read is net.Conn's. A client that connects and does not get through its
 // handshake in time is let go.
-func (c *clientConn) Read(p []byte) (int, error) {
+func (c *clientConn) Read(b []byte) (int, error) {
 	if c.shaking > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), c.shaking)
 		err := c.Handshake(ctx)
@@ -65,7 +69,12 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		}
 		c.shaking = 0
 	}
-	return c.Conn.Read(p)
+	if len(c.early) > 0 {
+		n := copy(b, c.early)
+		c.early = c.early[n:]
+		return n, nil
+	}
+	return c.Conn.Read(b)
 }
 
 // watch returns its place among the watched sockets.
@@ -95,6 +104,9 @@ const lingerFor = time.Second
 // Close lets a client that is still sending read its answer first: closing with
 // unread bytes sends a reset, which takes the answer from the client's hands.
 func (c *clientConn) Close() error {
+	if c.detached {
+		return nil
+	}
 	if c.unread.Swap(false) && c.CloseWrite() == nil {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
 		_, _ = io.Copy(io.Discard, c.Conn)

@@ -72,6 +72,10 @@ type Config struct {
 	// UserStamps switches the kernel's receive stamps off.
 	UserStamps bool
 
+	// NoRelay gives each stream a goroutine. By default event loops carry the
+	// streams, where both sides are plain TCP on Linux.
+	NoRelay bool
+
 	// HealthPath, if set, is asked by GET every HealthEvery (zero: 2 s) at an
 	// upstream that is set aside, until it answers with a 2xx. Without it such
 	// an upstream is tried again after 5 s. It must not be a path whose answer

@@ -23,12 +23,7 @@ const loopTrailer = "X-Streamgauge-Loop"
 // without a length can be ended early; out is the header of one in chunks, which
 // can have trailers, else nil.
 func (x *exchange) police(t *tap, out *fasthttp.ResponseHeader) {
-	rules := x.p.rules.Load()
-	if x.obs == nil || x.status < 200 || x.status > 299 || !rules.acts() {
-		return
-	}
-	x.obs.facts.Wait() // the model's name; it is read while the request is sent
-	switch a := rules.action(x.route, x.obs.modelName); {
+	switch a := x.policy(); {
 	case a == Cut && x.resp.ContentLength < 0:
 		x.obs.cut = wire.NewCut(x.obs.dialect)
 	case a == Tag:
@@ -36,6 +31,16 @@ func (x *exchange) police(t *tap, out *fasthttp.ResponseHeader) {
 		// It fails for names that no trailer may have; this one may.
 		t.tag = out != nil && out.AddTrailer(loopTrailer) == nil
 	}
+}
+
+// policy is what will be done if this response repeats itself.
+func (x *exchange) policy() Action {
+	rules := x.p.rules.Load()
+	if x.obs == nil || x.status < 200 || x.status > 299 || !rules.acts() {
+		return Observe
+	}
+	x.obs.facts.Wait() // the model's name; it is read while the request is sent
+	return rules.action(x.route, x.obs.modelName)
 }
 
 // due reports whether the stream is to be ended at the next end of an event.

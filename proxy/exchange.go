@@ -41,10 +41,19 @@ type exchange struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	resp    *upstream.Response
-	watched *stamp.Watched // the client's socket, while its leaving is watched for
-	body    *bodyReader    // the request's, nil without one
+	watched *stamp.Watched          // the client's socket, while its leaving is watched for
+	body    *bodyReader             // the request's, nil without one
+	carried atomic.Pointer[carried] // set while an event loop has the response
 
 	once sync.Once
+}
+
+// stop ends the exchange from outside, with one of the causes above.
+func (x *exchange) stop(why error) {
+	x.cancel(why)
+	if c := x.carried.Load(); c != nil {
+		c.cancel()
+	}
 }
 
 // leave is called when the client is seen to leave.

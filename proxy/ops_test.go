@@ -185,9 +185,13 @@ func TestRecords(t *testing.T) {
 		}
 		return out
 	}
-	for _, id := range []string{"a", "b"} {
+	say := func(id string) {
 		w.say(chat("X-Request-Id: " + id))
+		// The client has its last byte before the record is written.
+		eventually(t, "the record of "+id, func() bool { return len(ids(w.ask("/records?id="+id))) == 1 })
 	}
+	say("a")
+	say("b")
 	w.say(get("/v1/models")) // not observed
 	first := w.ask("/records")
 	if got := fmt.Sprint(ids(first)); got != "[a b]" {
@@ -200,7 +204,7 @@ func TestRecords(t *testing.T) {
 	if got := ids(w.ask("/records?since=" + cursor)); got != nil {
 		t.Errorf("after the last: got %v, want none", got)
 	}
-	w.say(chat("X-Request-Id: c"))
+	say("c")
 	if got := fmt.Sprint(ids(w.ask("/records?since=" + cursor))); got != "[c]" {
 		t.Errorf("since the cursor: got %s, want [c]", got)
 	}

@@ -58,6 +58,8 @@ type Proxy struct {
 	listeners []net.Listener
 	empty     chan struct{} // closed when draining and nothing is open
 	hijacked  sync.WaitGroup
+	relays    relays
+	resumed   sync.WaitGroup // connections that a relay has given back
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -290,6 +292,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 		close(p.empty)
 	}
 	p.openMu.Unlock()
+	p.relays.dismiss()
 	p.log.Info().Stringer("drain", p.cfg.Drain).Int("open", open).Msg("draining: no request is taken, open ones go on")
 
 	var wait sync.WaitGroup
@@ -306,7 +309,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	p.openMu.Lock()
 	for x := range p.open {
-		x.cancel(errDrained)
+		x.stop(errDrained)
 	}
 	cut := len(p.open)
 	p.cut = cut
@@ -323,6 +326,8 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	wait.Wait()
 	late.Stop()
 	done()
+	p.resumed.Wait()
+	p.relays.close()
 
 	p.stop()
 	p.background.Wait()

@@ -28,6 +28,9 @@ func (x *exchange) respond(ctx *fasthttp.RequestCtx, client *clientConn) {
 		x.respondUntilClose(ctx, client)
 		return
 	}
+	if !old && !bodyless && r.ContentLength < 0 && x.carry(ctx, client) {
+		return
+	}
 	out := &ctx.Response.Header
 	head := appendHead(make([]byte, 0, 512), r, !bodyless && r.ContentLength < 0)
 	if err := parseHeader(out, head); err != nil {

@@ -139,6 +139,14 @@ func (d *chunked) step(b byte) error {
 	return nil
 }
 
+// fields returns the trailer fields, none before the body's end.
+func (d *chunked) fields() ([]Field, error) {
+	if d.state != chunkEnd || len(d.trailer) == 0 {
+		return nil, nil
+	}
+	return appendFields(nil, append(d.trailer, "\r\n"...))
+}
+
 func unhex(b byte) (int64, bool) {
 	switch {
 	case '0' <= b && b <= '9':

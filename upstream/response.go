@@ -316,10 +316,7 @@ func (r *Response) SetReadIdle(d time.Duration) { r.c.SetReadIdle(d) }
 
 // Trailer returns the trailer fields of a chunked body; call it after io.EOF.
 func (r *Response) Trailer() ([]Field, error) {
-	if r.chunks.state != chunkEnd || len(r.chunks.trailer) == 0 {
-		return nil, nil
-	}
-	return appendFields(nil, append(r.chunks.trailer, "\r\n"...))
+	return r.chunks.fields()
 }
 
 // Cancel ends the response from any goroutine: the connection is aborted, and a
@@ -382,10 +379,13 @@ func (r *Response) Takeover() (c *stamp.Conn, early []byte, err error) {
 	if !r.Upgraded {
 		return nil, nil, fmt.Errorf("takeover of a response with status %d", r.Status)
 	}
-	if !r.release() || r.cause != nil {
+	if !r.release() {
 		return nil, nil, ErrClosed
 	}
 	r.client.gone(1)
+	if r.cause != nil {
+		return nil, nil, ErrClosed // Cancel has closed the connection
+	}
 	r.c.SetReadIdle(0)
 	r.c.SetWriteLimit(0)
 	return r.c.Conn, r.c.in[r.c.r:r.c.w], nil

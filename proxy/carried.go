@@ -1,0 +1,219 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/streamgauge/streamgauge/relay"
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
+	"github.com/streamgauge/streamgauge/upstream"
+)
+
+// relays are the event loops that carry streams; they start with the first one.
+type relays struct {
+	start sync.Once
+	loops []*relay.Loop // none where the system has none
+}
+
+// loopsFor returns the number of loops: a loop carries some 60,000 tokens a second.
+func loopsFor(processors int) int { return max(1, processors/4) }
+
+// relay returns the loop that carries the fewest streams, nil where there is none.
+func (p *Proxy) relay() *relay.Loop {
+	r := &p.relays
+	r.start.Do(func() {
+		if p.cfg.NoRelay {
+			return
+		}
+		for range loopsFor(runtime.NumCPU()) {
+			l, err := relay.New(relay.Limits{Idle: p.cfg.BodyIdle, Write: p.cfg.ClientWrite, Await: p.cfg.ClientIdle})
+			if err != nil {
+				if !errors.Is(err, errors.ErrUnsupported) {
+					p.log.Warn().Err(err).Msg("no event loop: each stream has a goroutine")
+				}
+				break
+			}
+			r.loops = append(r.loops, l)
+		}
+	})
+	var best *relay.Loop
+	for _, l := range r.loops {
+		if best == nil || l.Open() < best.Open() {
+			best = l
+		}
+	}
+	return best
+}
+
+// dismiss closes the clients that the loops wait for.
+func (r *relays) dismiss() {
+	r.start.Do(func() {}) // none starts any more
+	for _, l := range r.loops {
+		l.Dismiss()
+	}
+}
+
+// close ends the loops, when no stream is left.
+func (r *relays) close() {
+	for _, l := range r.loops {
+		l.Close()
+	}
+}
+
+// carried is an exchange whose response an event loop carries.
+type carried struct {
+	x         *exchange
+	loop      *relay.Loop
+	s         relay.Stream
+	last      bool   // the client's connection ends with this response
+	pipelined []byte // what the client has sent behind its request
+}
+
+// carry hands the response to an event loop, if it is one for it: in chunks, to a
+// client that knows them, both over plain TCP, and with no policy that may end
+// it early or add to its end. It reports whether it did.
+func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
+	if x.body != nil && !x.body.ended || !client.Detachable() || x.policy() != Observe {
+		return false
+	}
+	loop := x.p.relay()
+	if loop == nil {
+		return false
+	}
+	c := &carried{x: x, loop: loop, last: ctx.Request.Header.ConnectionClose()}
+	head := appendHead(make([]byte, 0, 1<<10), x.resp, true)
+	head = append(head[:len(head)-len("\r\n")], "Transfer-Encoding: chunked\r\n"...)
+	if c.last {
+		head = append(head, "Connection: close\r\n"...)
+	}
+	head = append(head, "\r\n"...)
+	up, err := x.resp.Detach()
+	if errors.Is(err, upstream.ErrAttached) {
+		return false
+	}
+	if err != nil {
+		x.refuse(ctx, faultClosed, x.cause(err))
+		return true
+	}
+	x.resp = nil
+	// The loop sees the client's leaving from here on.
+	x.watched.Disarm()
+	x.p.hijacked.Add(1)
+	client.hijack(ctx, func(buffered net.Conn) {
+		if !c.take(buffered, client) {
+			up.Drop()
+			x.end(x.cause(nil))
+			x.p.hijacked.Done()
+			return
+		}
+		c.s.Up, c.s.Sink, c.s.StayHalfClosed = up, c, x.p.cfg.KeepHalfClosed
+		loop.Carry(&c.s, head)
+		x.carried.Store(c)
+		if x.ctx.Err() != nil {
+			c.cancel() // it came in between
+		}
+	}, func() {
+		defer x.p.hijacked.Done()
+		up.Drop()
+		x.end(stream.Cause{Kind: stream.Gone})
+	})
+	return true
+}
+
+// take takes the client's socket out of the server's hands.
+func (c *carried) take(buffered net.Conn, client *clientConn) bool {
+	// A deadline that is over: what is there is read, and nothing waited for.
+	_ = client.SetReadDeadline(time.Unix(1, 0))
+	if p, _ := io.ReadAll(buffered); len(p) > 0 {
+		c.pipelined = p
+	}
+	client.watched.Remove()
+	raw, rest, err := client.Detach()
+	if err != nil {
+		return false
+	}
+	c.pipelined = append(c.pipelined, rest...)
+	c.s.Down = raw
+	client.detached = true
+	return true
+}
+
+// cancel ends the stream as its exchange's context was.
+func (c *carried) cancel() { c.loop.Cancel(&c.s, context.Cause(c.x.ctx)) }
+
+// Left counts the delay that the proxy added.
+func (c *carried) Left(arrived, left stamp.Instant) {
+	c.x.p.metrics.AddedDelay.Update(left.Sub(arrived).Seconds())
+}
+
+// Observe meters what was forwarded.
+func (c *carried) Observe(p []byte, at stamp.Instant, src stamp.Source) {
+	if c.x.obs != nil {
+		c.x.obs.observe(p, at, src)
+	}
+}
+
+// Trailer passes trailers on as copyTrailers does.
+func (c *carried) Trailer(fields []upstream.Field) (lines []byte) {
+	var allowed fasthttp.ResponseHeader
+	for _, f := range fields {
+		if allowed.AddTrailerBytes(f.Name) == nil {
+			lines = append(append(append(append(lines, f.Name...), ": "...), f.Value...), "\r\n"...)
+		}
+	}
+	return lines
+}
+
+// Ended closes the exchange; a client that may send more goes back to the server.
+func (c *carried) Ended(end relay.End) {
+	x := c.x
+	switch {
+	case end.Whole:
+		x.end(stream.Cause{Kind: stream.EOF})
+		c.s.Up.Put()
+	case end.Gone:
+		c.s.Up.Drop()
+		x.end(x.cause(nil))
+	default:
+		c.s.Up.Drop()
+		x.end(x.cause(end.Err))
+	}
+	switch {
+	case !end.Whole || c.last:
+		_ = c.s.Down.Close()
+	case len(c.pipelined) > 0:
+		// Its next request is here already.
+		go x.p.resume(c.s.Down, c.pipelined)
+	default:
+		c.loop.Await(c.s.Down, func(client *stamp.Raw) { x.p.resume(client, nil) })
+	}
+	x.p.hijacked.Done()
+}
+
+// resume gives a client that has sent its next request back to the server.
+func (p *Proxy) resume(client *stamp.Raw, early []byte) {
+	p.openMu.Lock()
+	if p.draining {
+		p.openMu.Unlock()
+		_ = client.Close()
+		return
+	}
+	p.resumed.Add(1)
+	p.openMu.Unlock()
+	defer p.resumed.Done()
+	conn, err := client.Attach()
+	if err != nil {
+		p.log.Warn().Err(err).Msg("a client's connection could not be kept")
+		return
+	}
+	conn.SetWriteLimit(p.cfg.ClientWrite)
+	_ = p.data.ServeConn(&clientConn{Conn: conn, early: early}) // its errors are the server's to log
+}

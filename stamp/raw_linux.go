@@ -1,0 +1,157 @@
+//go:build linux && (amd64 || arm64 || riscv64 || loong64)
+
+package stamp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Raw is a TCP socket outside of the runtime's poller, for one goroutine that
+// does its own polling: its calls never block. Its stamps go on where those of
+// the Conn it was ended.
+type Raw struct {
+	fd    int
+	user  bool
+	track track
+}
+
+// Detachable reports whether Detach can work: c is plain TCP on Linux.
+func (c *Conn) Detachable() bool {
+	_, tcp := c.sock.Conn.(*net.TCPConn)
+	return tcp && c.Conn == net.Conn(c.sock)
+}
+
+// Detach takes the socket out of c, which is closed by it. rest is what had been
+// read from the socket and not yet returned by Read; Stamp still tells its
+// instant. On an error c is as it was.
+func (c *Conn) Detach() (r *Raw, rest []byte, err error) {
+	if !c.Detachable() {
+		return nil, nil, errors.ErrUnsupported
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, nil, err
+	}
+	// A duplicate, since only closing its own descriptor takes a socket out of
+	// the runtime's poller. There each segment would go on waking a thread.
+	fd, dup := -1, error(nil)
+	if err := raw.Control(func(old uintptr) { fd, dup = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, nil, err
+	}
+	if dup != nil {
+		return nil, nil, os.NewSyscallError("dup", dup)
+	}
+	r = &Raw{fd: fd, user: c.sock.recv == nil, track: c.sock.track}
+	if c.sock.recv.left() {
+		rest = append(rest, c.sock.recv.rest...)
+		c.sock.recv.drop()
+	}
+	_ = c.sock.Conn.Close() // of the old descriptor: no FIN is sent
+	return r, rest, nil
+}
+
+// Attach gives the socket back to the runtime's poller; r is closed by it, also on
+// an error.
+func (r *Raw) Attach() (*Conn, error) {
+	f := os.NewFile(uintptr(r.fd), "tcp")
+	r.fd = -1
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	c := wrap(conn, r.user, r.track.clk)
+	c.sock.track = r.track
+	return c, nil
+}
+
+// FD is the descriptor, to poll with.
+func (r *Raw) FD() int { return r.fd }
+
+// Receiver holds what receiving needs, so that it allocates nothing. Raws that
+// are read by one goroutine share one.
+type Receiver struct{ r receiver }
+
+// NewReceiver returns a Receiver.
+func NewReceiver() *Receiver {
+	var rc Receiver
+	rc.r.msg.Iov = &rc.r.iov[0]
+	rc.r.msg.SetIovlen(1)
+	rc.r.msg.Control = &rc.r.oob[0]
+	return &rc
+}
+
+// Recv reads what is there into p, which should have room for all of it: bytes
+// left behind may get a later stamp. It returns their instant and who took it;
+// io.EOF after the peer's FIN, syscall.EAGAIN when there is nothing.
+func (r *Raw) Recv(rc *Receiver, p []byte) (int, Instant, Source, error) {
+	m := &rc.r
+	m.iov[0].Base = &p[0]
+	m.iov[0].SetLen(len(p))
+	m.msg.SetControllen(len(m.oob))
+	n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&m.msg)), unix.MSG_DONTWAIT)
+	for errno == syscall.EINTR {
+		n, _, errno = syscall.RawSyscall(unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&m.msg)), unix.MSG_DONTWAIT)
+	}
+	m.iov[0].Base = nil
+	switch {
+	case errno != 0:
+		return 0, 0, User, errno
+	case n == 0:
+		return 0, 0, User, io.EOF
+	case r.user:
+		return int(n), Now(), User, nil
+	}
+	at, src := r.track.place(m.stamp())
+	return int(n), at, src, nil
+}
+
+// Send writes as much of p as the socket takes; syscall.EAGAIN when it takes
+// nothing.
+func (r *Raw) Send(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(r.fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)),
+			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case syscall.EINTR:
+		default:
+			return 0, errno
+		}
+	}
+}
+
+// Readable reports whether there are bytes to receive; a FIN is none.
+func (r *Raw) Readable() bool {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(r.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return err == nil && n > 0
+}
+
+// Close closes the socket; what was sent still goes out, then a FIN.
+func (r *Raw) Close() error {
+	if r.fd < 0 {
+		return net.ErrClosed
+	}
+	fd := r.fd
+	r.fd = -1
+	return unix.Close(fd)
+}
+
+// Abort closes the socket so that the peer sees a reset.
+func (r *Raw) Abort() error {
+	_ = unix.SetsockoptLinger(r.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	return r.Close()
+}
+

@@ -1,0 +1,23 @@
+//go:build !linux || !(amd64 || arm64 || riscv64 || loong64)
+
+package stamp
+
+import "errors"
+
+// Raw is Linux's.
+type Raw struct{}
+
+// Detachable reports whether Detach can work: not here.
+func (*Conn) Detachable() bool { return false }
+
+// Detach is errors.ErrUnsupported here.
+func (*Conn) Detach() (r *Raw, rest []byte, err error) { return nil, nil, errors.ErrUnsupported }
+
+// Attach is errors.ErrUnsupported here.
+func (*Raw) Attach() (*Conn, error) { return nil, errors.ErrUnsupported }
+
+// Close is errors.ErrUnsupported here.
+func (*Raw) Close() error { return errors.ErrUnsupported }
+
+// Abort is errors.ErrUnsupported here.
+func (*Raw) Abort() error { return errors.ErrUnsupported }

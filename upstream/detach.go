@@ -1,0 +1,115 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/streamgauge/streamgauge/stamp"
+)
+
+// Detached is a response in chunks whose socket has left the Client, so that its
+// bytes can be passed on as they come, framing included. One goroutine uses it.
+type Detached struct {
+	*stamp.Raw
+	// Early is what of the body has been read with the head, framing included.
+	Early []byte
+	// At is the arrival of Early, and Source who stamped it.
+	At     stamp.Instant
+	Source stamp.Source
+
+	chunks chunked
+	client *Client
+	reuse  bool
+}
+
+// ErrAttached is Detach's answer for a response that stays what it is.
+var ErrAttached = errors.New("the response cannot be detached")
+
+// Detach ends the Response and hands over its socket. Only plain TCP on Linux has
+// one, only a body in chunks tells by its own bytes where it ends, and one that is
+// here whole has no need of it: everything else is ErrAttached, and the Response
+// goes on. After another error, as after
+// success, it is closed; the context is no longer watched.
+func (r *Response) Detach() (*Detached, error) {
+	early := r.c.in[r.c.r:r.c.w:r.c.w]
+	if r.frame.kind != byChunks || r.ended || !r.c.Detachable() || bytes.HasSuffix(early, []byte("0\r\n\r\n")) {
+		return nil, ErrAttached
+	}
+	d := &Detached{Early: early, At: r.HeadersAt, Source: r.HeadersSource,
+		chunks: r.chunks, client: r.client, reuse: r.frame.reuse}
+	if !r.release() {
+		return nil, ErrClosed
+	}
+	raw, rest, err := r.c.Conn.Detach()
+	if err != nil || r.cause != nil {
+		if raw != nil {
+			_ = raw.Close() // Cancel came first; the socket it closed is this one's too
+		}
+		r.client.drop(r.c, true)
+		return nil, r.fail(err)
+	}
+	d.Raw = raw
+	d.Early = append(d.Early, rest...)
+	return d, nil
+}
+
+// Span is a range of bytes.
+type Span struct{ From, To int }
+
+// Scan follows the framing through p, what came next of the body. p[:tail] is
+// chunks, and their data in it is appended to spans; p[tail:used] belongs to the
+// trailer section, with the blank line that ends the body. What is behind used
+// nobody has asked for. On an error, p[:tail] is what came before it.
+func (d *Detached) Scan(p []byte, spans []Span) (tail, used int, _ []Span, err error) {
+	c := &d.chunks
+	for used < len(p) && c.state != chunkEnd {
+		if c.state == chunkData {
+			k := int(min(c.left, int64(len(p)-used)))
+			spans = append(spans, Span{used, used + k})
+			used += k
+			tail = used
+			if c.left -= int64(k); c.left == 0 {
+				c.state = chunkCR
+			}
+			continue
+		}
+		trailer := c.state >= chunkTrail
+		if err := c.step(p[used]); err != nil {
+			return tail, used, spans, err
+		}
+		used++
+		if !trailer {
+			tail = used
+		}
+	}
+	if used < len(p) {
+		d.reuse = false
+	}
+	return tail, used, spans, nil
+}
+
+// Ended reports whether the body's end has been scanned.
+func (d *Detached) Ended() bool { return d.chunks.state == chunkEnd }
+
+// Trailer returns the trailer fields; call it when the body has ended.
+func (d *Detached) Trailer() ([]Field, error) { return d.chunks.fields() }
+
+// Put ends it after a whole body: the connection goes back to the pool if the
+// server keeps it open.
+func (d *Detached) Put() {
+	if d.reuse && d.Ended() {
+		if c, err := d.Attach(); err == nil {
+			d.client.put(&conn{Conn: c, in: make([]byte, headSize)})
+			return
+		}
+	} else {
+		_ = d.Close()
+	}
+	d.client.gone(1)
+}
+
+// Drop aborts the connection.
+func (d *Detached) Drop() {
+	_ = d.Abort()
+	d.client.gone(1)
+}
