@@ -1,6 +1,7 @@
 package passive
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -112,9 +113,10 @@ func (t *timeline) find(at stamp.Instant) int {
 }
 
 // between returns the changes that hold in [from, to]. The lock is held.
-func (t *timeline) between(from, to stamp.Instant) (part []change) {
-	for i := t.find(from); i < len(t.changes) && t.changes[i].at <= to; i++ {
-		part = append(part, t.changes[i])
+func (t *timeline) between(from, to stamp.Instant) []change {
+	first, last := t.find(from), t.find(to)
+	if last >= len(t.changes) || t.changes[last].at > to {
+		return nil
 	}
-	return part
+	return slices.Clone(t.changes[first : last+1])
 }
