@@ -248,6 +248,20 @@ func TestR31Loops(t *testing.T) {
 	}
 }
 
+// dialectOf returns the dialect of a capture by its name; completions are read as
+// chat.
+func dialectOf(file string) wire.Dialect {
+	switch {
+	case strings.Contains(file, "-messages."):
+		return wire.Messages
+	case strings.Contains(file, "-responses."):
+		return wire.Responses
+	case strings.Contains(file, "-ollama-"):
+		return wire.Ollama
+	}
+	return wire.Chat
+}
+
 // The tokens of captured streams are those of their final usage.
 func TestR31Captures(t *testing.T) {
 	for _, v := range []struct {
@@ -287,14 +301,7 @@ func TestR31Captures(t *testing.T) {
 		}, "stop", wire.None, Null[int]{}},
 	} {
 		t.Run(v.file, func(t *testing.T) {
-			dialect := wire.Ollama
-			switch {
-			case strings.Contains(v.file, "messages"):
-				dialect = wire.Messages
-			case strings.Contains(v.file, "responses"):
-				dialect = wire.Responses
-			}
-			m := NewMeter(Options{Dialect: dialect})
+			m := NewMeter(Options{Dialect: dialectOf(v.file)})
 			replay(t, m, v.file, 200)
 			r := m.Finish(Cause{Kind: EOF}, m.lastRead)
 			check(t, r, v.want)

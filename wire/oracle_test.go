@@ -213,6 +213,12 @@ func FuzzPayload(f *testing.F) {
 			}
 		}
 	}
+	for _, v := range r31 {
+		for line := range bytes.Lines([]byte(v.body)) {
+			p := bytes.TrimPrefix(bytes.TrimSpace(line), []byte("data: "))
+			f.Add(p, p)
+		}
+	}
 	f.Add([]byte(content(`\u00e9\ud83d\ude42\n\\\"`)), []byte(`{"id":"a\u0062","choices":[{"delta":{"refusal":"x"},"index":7},{"text":"y"}]}`))
 	f.Add([]byte(`{"id":"a","choices":[]}`), []byte(`{"id":"a","choices":[],"usage":{"prompt_tokens":1e2}}`))
 	f.Add([]byte(`{ "id" : "a" , "choices" : [ { } , { "index" : -1 } ] } `), []byte(`{"a":-0.5e+7,"b":01}`))
@@ -226,6 +232,11 @@ func FuzzPayload(f *testing.F) {
 				continue
 			}
 			ev := clone(r.read(p, false))
+			for _, d := range []Dialect{Messages, Responses, Ollama} {
+				if got := borrow(&memory{dialect: d}).read(p, false).Kind; (got == Malformed) != (ev.Kind == Malformed) {
+					t.Fatalf("kind %d as %v, %d as chat: %s", got, d, ev.Kind, p)
+				}
+			}
 			n, err := parse(p)
 			if err != nil {
 				err = errors.Join(err, json.Unmarshal(p, new(any)))
