@@ -88,11 +88,22 @@ func (h *history) room() int {
 		return free
 	}
 	if cap(h.text) < h.most {
-		h.grow(min(max(2*cap(h.text), firstBytes), h.most))
+		h.grow(min(h.larger(), h.most))
 	} else {
 		h.slide()
 	}
 	return cap(h.text) - len(h.text)
+}
+
+// larger is the next capacity: twice that of a short text, of which there are
+// many, and then a quarter more, so that a thousand texts of one age do not hold
+// a thousand times the room to come.
+func (h *history) larger() int {
+	size := cap(h.text)
+	if size < 4*firstBytes {
+		return max(2*size, firstBytes)
+	}
+	return size + size/4/blockBytes*blockBytes
 }
 
 func (h *history) grow(size int) {

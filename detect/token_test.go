@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -114,20 +113,28 @@ func TestFewRecent(t *testing.T) {
 
 // Offsets of copies begin anew now and then; no copy is found or lost by it.
 func TestCopiesBeginAnew(t *testing.T) {
-	text := []byte(strings.Repeat(proseText(3000)[1000:1900]+" ", 300))
+	var text []byte
+	for prose := proseText(150_000); len(prose) > 700; prose = prose[700:] {
+		text = append(text, prose[:700]...)
+		text = append(text, prose[:700]...) // a copy, and then something new
+	}
 	h := history{text: text}
 	var near, far copies
-	for end := copyBytes; end < len(text); end += 5 {
-		if end%1000 < 5 {
+	found := 0
+	for end := copyBytes; end < len(text); end++ {
+		if end%500 == 0 {
 			near.rebase(end)
 		}
 		from, to := near.extend(&h, end)
 		wantFrom, wantTo := far.extend(&h, end)
+		if to > from {
+			found++
+		}
 		if from != wantFrom || to != wantTo {
 			t.Fatalf("at %d: %d to %d are new, want %d to %d", end, from, to, wantFrom, wantTo)
 		}
 	}
-	if far.origin == 0 {
-		t.Error("the text is too short: nothing began anew by itself")
+	if far.origin == 0 || found < 150 {
+		t.Errorf("%d copies, and the first new origin %d: the text is too short", found, far.origin)
 	}
 }

@@ -91,7 +91,7 @@ func emptied[S ~[]T, T any](s S) S {
 }
 
 // firstLog is the number of entries that a log has room for at first.
-const firstLog = 64
+const firstLog = 32
 
 // extend is append that grows by a quarter: a thousand streams of one age grow
 // at the same time, and what append adds to the middle-sized is twice that.

@@ -58,17 +58,26 @@ func (m *Meter) detector(pos int, channel wire.Channel) *detector {
 	return &m.detectors[len(m.detectors)-1]
 }
 
-// keepDetectors is the number of idle detectors that a Meter keeps.
-const keepDetectors = 4
+// keepDetectors is the number of idle detectors that a Meter keeps, and
+// keepState what they may hold together: one that has seen a long text, or
+// several that have not.
+const (
+	keepDetectors = 4
+	keepState     = 288 << 10
+)
 
 // releaseDetectors returns the detectors that the next stream, judged by
 // limits, can use.
 func (m *Meter) releaseDetectors(limits detect.Limits) []*detect.Loop {
-	free := m.free
+	free, state := m.free, 0
+	for _, loop := range free {
+		state += loop.Memory()
+	}
 	for i := range m.detectors {
-		if len(free) < keepDetectors {
-			m.detectors[i].loop.Reset()
-			free = append(free, m.detectors[i].loop)
+		loop := m.detectors[i].loop
+		if state += loop.Memory(); len(free) < keepDetectors && state <= keepState {
+			loop.Reset()
+			free = append(free, loop)
 		}
 		m.detectors[i].loop = nil
 	}
