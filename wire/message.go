@@ -4,7 +4,9 @@ package wire
 // request that did not stream.
 func (r *reader) message(c *complaint) {
 	var kind []byte
-	index, delta, start, block, content, reason, usage := None, absent, absent, absent, absent, absent, absent
+	index := None
+	delta, start, block := absent, absent, absent    // of events
+	content, reason, usage := absent, absent, absent // of whole replies; usage of both
 	r.object()
 	for key, ok := r.key(); ok; key, ok = r.key() {
 		switch string(key) {

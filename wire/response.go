@@ -4,7 +4,8 @@ package wire
 // request that did not stream.
 func (r *reader) response(c *complaint) {
 	var kind, object, item []byte
-	index, delta, added, inner, logprobs := None, absent, absent, absent, None
+	index, logprobs := None, None
+	delta, added, inner := absent, absent, absent
 	r.object()
 	for key, ok := r.key(); ok; key, ok = r.key() {
 		switch string(key) {
@@ -85,7 +86,8 @@ func (r *reader) outputItem(at, index int, whole bool) {
 		return
 	}
 	var kind, id, callID []byte
-	name, args, parts, summary := absent, absent, absent, absent
+	name, args := absent, absent
+	parts, summary := absent, absent
 	for key, ok := r.key(); ok; key, ok = r.key() {
 		switch string(key) {
 		case "type":

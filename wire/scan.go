@@ -53,13 +53,15 @@ func (s *scan) peek() byte {
 	return 0
 }
 
-// here is where the next value begins; back reads it again. The value must have
-// been skipped once, so that it is known to be whole.
+// here is where the next value begins.
 func (s *scan) here() int {
 	s.peek()
 	return s.i
 }
 
+// back goes to a value to read it again and returns where the walk was. The value
+// must have been skipped once, so that it is known to be whole. A function that
+// reads such a value and leaves the walk as it was says defer s.back(s.back(to)).
 func (s *scan) back(to int) (resume int) {
 	resume, s.i = s.i, to
 	return resume
