@@ -215,7 +215,9 @@ func (l *Loop) addFine(x *index, at int) {
 	if calm > 0 {
 		serves &^= narrowUpTo(calm)
 	}
-	l.anchors.add(x, calmKey(h.tail(at), calm), anchor{at: int32(at - h.base), fine: serves})
+	if serves != 0 {
+		l.anchors.add(x, calmKey(h.tail(at), calm), anchor{at: int32(at - h.base), fine: serves})
+	}
 }
 
 // narrowUpTo gives the narrow scales with a window no longer than size.
@@ -397,50 +399,41 @@ func (l *Loop) scanCalm(x *index, from, to int, calm *calmSpan) uint64 {
 // compare tries the position pos of the block (from, to] with every anchor of
 // the same key.
 func (l *Loop) compare(x *index, from, pos, to int, key uint64) {
-	as := &l.anchors
+	h, as := &l.history, &l.anchors
+	calm := l.runs.calmAt(pos)
 	for i := x.heads[key>>(64-bucketBits)]; i != 0; i = as.list[i].next {
 		a := &as.list[i]
-		lag := pos - l.history.base - int(a.at)
-		scaleIndex := int(a.scale)
-		switch {
-		case a.key != uint32(key):
+		at := h.base + int(a.at)
+		lag := pos - at
+		if a.key != uint32(key) || lag > l.limits.PeriodBytes {
 			continue
-		case scaleIndex > 0:
-			if sc := &scales[scaleIndex]; as.wideCovered || lag <= sc.under || lag > sc.window {
+		}
+		scaleIndex := int(a.scale)
+		if scaleIndex == 0 {
+			if lag > narrowWindow {
 				continue
 			}
-		case lag > narrowWindow:
-			continue
-		default:
 			scaleIndex = int(narrowScale[(lag+blockBytes-1)/blockBytes])
 			if (a.fine&^as.fineCovered)>>scaleIndex&1 == 0 {
 				continue
 			}
+		} else if as.wideCovered {
+			continue
 		}
-		l.try(scaleIndex, lag, from, pos, to)
-	}
-}
-
-// try opens a run if the window of a scale before pos is that of a lag before,
-// and is no part of a run that is known.
-func (l *Loop) try(scaleIndex, lag, from, pos, to int) {
-	h := &l.history
-	sc := &scales[scaleIndex]
-	at := pos - lag
-	if lag > l.limits.PeriodBytes {
-		return
-	}
-	if there := h.calmBefore(at); there > 0 {
-		if calm := l.runs.calmAt(pos); calm != there && calm > 0 {
-			return
+		sc := &scales[scaleIndex]
+		if lag <= sc.under || lag > sc.window {
+			continue
 		}
-	}
-	if !h.alike(pos, at, sc.window) || l.runs.explain(lag, pos) {
-		return
-	}
-	// The narrow windows are sooner compared than hashed.
-	if sc.window < wideWindow || l.windowHash(scaleIndex, from, pos) == h.window(at, scaleIndex) {
-		l.openRun(lag, sc.window, pos, to)
+		if there := h.calmBefore(at); calm != there && calm > 0 && there > 0 {
+			continue
+		}
+		if !h.alike(pos, at, sc.window) || l.runs.explain(lag, pos) {
+			continue
+		}
+		// The narrow windows are sooner compared than hashed.
+		if sc.window < wideWindow || l.windowHash(scaleIndex, from, pos) == h.window(at, scaleIndex) {
+			l.openRun(lag, sc.window, pos, to)
+		}
 	}
 }
 
