@@ -88,13 +88,21 @@ func (c *client) do(ctx context.Context, s script, how conduct) error {
 // mismatch is bytes that are not those that were sent, or an end that none sent.
 type mismatch struct{ error }
 
-// exchange sends the request and reads the answer; whole says that it came to
-// its end, so that the connection can be used again.
-func (c *client) exchange(s script, how conduct) (whole bool, err error) {
+// ask sends the request.
+func (c *client) ask(s script) error {
 	body := s.body()
 	head := fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nX-Request-Id: soak-%d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", c.addr, s.ID, len(body))
 	if _, err := (&net.Buffers{[]byte(head), body}).WriteTo(c.c); err != nil {
-		return false, fmt.Errorf("stream %d: sending: %w", s.ID, err)
+		return fmt.Errorf("stream %d: sending: %w", s.ID, err)
+	}
+	return nil
+}
+
+// exchange sends the request and reads the answer; whole says that it came to
+// its end, so that the connection can be used again.
+func (c *client) exchange(s script, how conduct) (whole bool, err error) {
+	if err := c.ask(s); err != nil {
+		return false, err
 	}
 	resp, err := http.ReadResponse(c.r, nil)
 	if err != nil {

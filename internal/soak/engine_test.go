@@ -71,7 +71,7 @@ func TestEngineAndClient(t *testing.T) {
 	}
 }
 
-// A client that leaves is no fault, and the engine knows how soon it was left.
+// A client that leaves, whenever it does, is no fault.
 func TestLeaving(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -82,13 +82,51 @@ func TestLeaving(t *testing.T) {
 		{"by a reset", "", conduct{leave: 20 * time.Millisecond, abrupt: true}},
 		{"in a silence", quiet, conduct{leave: 20 * time.Millisecond, broken: true}},
 		{"before an answer", mute, conduct{leave: 20 * time.Millisecond}},
+		{"at once", "", conduct{leave: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tl, err := against(t, script{ID: 4, Events: 1 << 20, Text: 9, Every: time.Millisecond, Fault: tc.fault, At: 2}, tc.how)
-			if err != nil || len(tl.faults) > 0 || len(tl.aborts) != 1 {
-				t.Errorf("error %v, faults %v, %d aborts; want 1 abort", err, tl.first, len(tl.aborts))
+			if err != nil || len(tl.faults) > 0 {
+				t.Errorf("error %v, faults %v; want none", err, tl.first)
 			}
 		})
+	}
+}
+
+// The engine knows how soon it was left.
+func TestEngineIsLeft(t *testing.T) {
+	for _, f := range []fault{"", quiet, mute} {
+		tl := newTally()
+		e, err := newEngine(tl, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := client{addr: e.addr(), tally: tl}
+		if err := c.dial(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.ask(script{ID: 4, Events: 1 << 20, Text: 9, Every: time.Millisecond, Fault: f, At: 2}); err != nil {
+			t.Fatal(err)
+		}
+		tick := time.NewTicker(time.Millisecond)
+		until := func(what string, ok func() bool) {
+			for limit := time.After(10 * time.Second); !ok(); {
+				select {
+				case <-tick.C:
+				case <-limit:
+					t.Fatalf("fault %q: not %s within 10 s", f, what)
+				}
+			}
+		}
+		until("asked", func() bool { return e.open.Load() == 1 })
+		tl.leaving(4)
+		c.hangUp()
+		until("left", func() bool { return e.open.Load() == 0 })
+		if len(tl.aborts) != 1 {
+			t.Errorf("fault %q: %d aborts, want 1", f, len(tl.aborts))
+		}
+		tick.Stop()
+		e.close()
 	}
 }
 

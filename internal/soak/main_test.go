@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,5 +20,16 @@ func TestRunRefuses(t *testing.T) {
 		if code := run(t.Context(), []string{tc.arg}, &out, &said); code != 2 || !strings.Contains(said.String(), tc.want) {
 			t.Errorf("%s: code %d, %q; want 2 and %q", tc.name, code, said.String(), tc.want)
 		}
+	}
+}
+
+func TestLower(t *testing.T) {
+	var b bytes.Buffer
+	got := lower([]int{4000, 10000}, 20000, &b)
+	if want := []int{4000, 9968}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v: two descriptors a stream and %d more", got, want, spare)
+	}
+	if want := "NOT REACHED: 10000 streams need 20064 descriptors, 20000 are allowed here: 9968 streams instead\n"; b.String() != want {
+		t.Errorf("said %q, want %q", b.String(), want)
 	}
 }

@@ -37,7 +37,7 @@ func many(ctx context.Context, program string, set manySettings, w io.Writer) (*
 	if err := openAll(ctx, p, t, 64, 64, set.every/10, 20); err != nil {
 		return nil, err
 	}
-	before, _, err := p.settle(ctx, settleLimit, steady())
+	before, _, err := p.settle(ctx, settleLimit, steady(keepAlive))
 	if err != nil {
 		return nil, err
 	}

@@ -22,15 +22,16 @@ type soakSettings struct {
 const (
 	// rssFlat bounds the difference between the first and the last quarter.
 	rssFlat = 0.10
-	// settleLimit is the longest that is waited for a proxy to be without traffic:
-	// its server keeps idle workers for 10 s.
-	settleLimit = 30 * time.Second
 	// keepAlive is longer than the proxy keeps an unused upstream connection.
 	keepAlive = 3 * time.Second
+	// workersIdle is longer than its server keeps workers without a connection:
+	// it looks every 10 s for those that were idle so long.
+	workersIdle = 21 * time.Second
+	// settleLimit is the longest that is waited for a proxy to be without traffic.
+	settleLimit = time.Minute
 	// goroutinesOver is how many more there may be than in a process that has
-	// served for a moment only: those of the server's and the collector's that
-	// come with the first heavy load.
-	goroutinesOver = 12
+	// served for a moment only.
+	goroutinesOver = 4
 )
 
 // soakFlags makes the ring of records small: it is full after seconds, so that
@@ -75,14 +76,14 @@ func soak(ctx context.Context, program string, set soakSettings, w io.Writer) (*
 		return nil, err
 	}
 
-	after, took, err := p.settle(ctx, settleLimit, func(s sample) bool { return s.fds <= fresh.fds })
+	after, _, err := p.settle(ctx, settleLimit, steady(workersIdle))
 	if err != nil {
 		return nil, err
 	}
 	first, last := quarters(samples, rss)
 	open, closed := quarters(samples, fds)
-	fmt.Fprintf(w, "memory: %.1f MB in the first quarter, %.1f in the last (%+.1f %%), %.1f at most; descriptors: %.0f, %.0f; %v after the end %d, %d in a process that served for a moment\n",
-		first, last, 100*(last/first-1), most(samples, rss), open, closed, took.Round(time.Second), after.fds, fresh.fds)
+	fmt.Fprintf(w, "memory: %.1f MB in the first quarter, %.1f in the last (%+.1f %%), %.1f at most; descriptors: %.0f, %.0f; after the end %d, %d in a process that served for a moment\n",
+		first, last, 100*(last/first-1), most(samples, rss), open, closed, after.fds, fresh.fds)
 	if !(math.Abs(last/first-1) <= rssFlat) {
 		t.fault("memory", fmt.Errorf("%.1f MB in the first quarter, %.1f in the last", first, last))
 	}
@@ -126,7 +127,7 @@ func served(ctx context.Context, program string, e *engine, set soakSettings) (i
 	if t.print(io.Discard) > 0 {
 		return idle{}, fmt.Errorf("streams failed before any fault: %v", t.first)
 	}
-	s, _, err := p.settle(ctx, settleLimit, steady())
+	s, _, err := p.settle(ctx, settleLimit, steady(workersIdle))
 	if err != nil {
 		return idle{}, err
 	}

@@ -88,14 +88,13 @@ func (p *proxy) settle(ctx context.Context, longest time.Duration, wanted func(s
 	}
 }
 
-// steady is true of a process whose descriptors have been the same for longer
-// than an unused upstream connection is kept.
-func steady() func(sample) bool {
+// steady is true of a process whose descriptors have been the same for a while.
+func steady(while time.Duration) func(sample) bool {
 	var last sample
 	return func(s sample) bool {
 		if s.fds != last.fds {
 			last = s
 		}
-		return s.at.Sub(last.at) > keepAlive
+		return s.at.Sub(last.at) > while
 	}
 }

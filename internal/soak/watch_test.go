@@ -24,7 +24,7 @@ func TestQuarters(t *testing.T) {
 
 func TestSteady(t *testing.T) {
 	begin := time.Now()
-	wanted := steady()
+	wanted := steady(3 * time.Second)
 	for _, tc := range []struct {
 		name string
 		at   time.Duration
@@ -34,7 +34,7 @@ func TestSteady(t *testing.T) {
 		{"the first", 0, 20, false},
 		{"fewer", 2 * time.Second, 14, false},
 		{"the same for 2 s", 4 * time.Second, 14, false},
-		{"for longer", 2*time.Second + keepAlive + 1, 14, true},
+		{"for longer", 5*time.Second + 1, 14, true},
 	} {
 		if got := wanted(sample{at: begin.Add(tc.at), fds: tc.fds}); got != tc.want {
 			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
