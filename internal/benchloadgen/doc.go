@@ -17,6 +17,10 @@
 //     the time from its start to the first byte sent.
 //  5. A table with the median of the rounds and the worst of them, and exit code
 //     1 if a median misses its bar or a round is limited.
+//  6. AIPerf and llama-benchy are installed into environments of their own in the
+//     cache folder, once, and run on the same loads with streams as long as our
+//     window. One that cannot be installed is left out, loudly. What each tool
+//     reports stands beside the emitter's log of the requests it measured.
 //
 // With root and chrt, everything runs under SCHED_RR, as the yard's own
 // measurements do: on a shared machine other work costs more than any tool.

@@ -28,6 +28,7 @@ type settings struct {
 	rounds int
 	window time.Duration
 	only   string // name of a load, "" for all
+	alone  bool   // no other tools
 	plain  bool   // no SCHED_RR
 }
 
@@ -38,6 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs.IntVar(&s.rounds, "rounds", 3, "rounds of each load")
 	fs.DurationVar(&s.window, "window", 10*time.Second, "window of a round")
 	fs.StringVar(&s.only, "only", "", "name of a load: that one alone")
+	fs.BoolVar(&s.alone, "alone", false, "leave the other tools out, and do not install them")
 	fs.BoolVar(&s.plain, "plain", false, "do not run under SCHED_RR")
 	if err := fs.Parse(args); err != nil {
 		return 2
@@ -100,25 +102,62 @@ func measure(ctx context.Context, s settings, sources string, stdout, stderr io.
 	fmt.Fprintf(stdout, "%s, %s, %d CPUs, %s; %d rounds of %v; median of the rounds (worst)\n\n",
 		time.Now().UTC().Format("2006-01-02 15:04 UTC"), host, runtime.NumCPU(), runtime.Version(), s.rounds, s.window)
 	printHeader(stdout)
+	var chosen []load
+	ours := map[string][]round{}
 	for _, l := range loads {
 		if s.only != "" && s.only != l.name {
 			continue
 		}
-		var rounds []round
+		chosen = append(chosen, l)
 		for range s.rounds {
 			r, err := b.round(ctx, l)
 			if err != nil {
 				return missed, fmt.Errorf("%s: %w", l.name, err)
 			}
-			rounds = append(rounds, r)
+			ours[l.name] = append(ours[l.name], r)
 		}
-		missed += print(stdout, l, rounds)
+		missed += print(stdout, l, ours[l.name])
 	}
 	starts, err := b.starts(ctx)
 	if err != nil {
 		return missed, err
 	}
-	return missed + printStarts(stdout, starts), nil
+	missed += printStarts(stdout, starts, ours)
+	if s.alone {
+		return missed, nil
+	}
+	return missed, b.besides(ctx, chosen, ours, stdout, stderr)
+}
+
+// besides runs the other tools on the same loads and prints all beside each
+// other. What they miss is no miss of ours, also a run of theirs that fails.
+func (b *bench) besides(ctx context.Context, chosen []load, ours map[string][]round, stdout, stderr io.Writer) error {
+	s, closeStand, err := b.newStand(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	defer closeStand()
+	printPeersHeader(stdout)
+	for _, l := range chosen {
+		printPeer(stdout, l, "streamgauge", oursBeside(ours[l.name]))
+		for _, p := range s.peers {
+			var waves []wave
+			for range b.rounds {
+				w, err := s.wave(ctx, p, l)
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				if err != nil {
+					fmt.Fprintf(stderr, "benchloadgen: %s, %s: %v\n", p.name, l.name, err)
+					continue
+				}
+				waves = append(waves, w)
+			}
+			printPeer(stdout, l, p.name+" "+p.version, waves)
+		}
+	}
+	fmt.Fprint(stdout, peersLegend)
+	return nil
 }
 
 // arrange finds out how to hold a program to a core, and above other work.

@@ -28,7 +28,12 @@ const (
 
 // command is a program of the bench, held to a core.
 func (b *bench) command(ctx context.Context, core int, program string, args ...string) *exec.Cmd {
-	argv := append(slices.Clone(b.pin[core]), filepath.Join(b.dir, program))
+	return b.held(ctx, core, filepath.Join(b.dir, program), args...)
+}
+
+// held is any program, held to a core.
+func (b *bench) held(ctx context.Context, core int, program string, args ...string) *exec.Cmd {
+	argv := append(slices.Clone(b.pin[core]), program)
 	argv = append(argv, args...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
