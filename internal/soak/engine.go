@@ -24,6 +24,7 @@ type engine struct {
 	mu         sync.Mutex
 	all        map[net.Conn]bool
 	closed     bool
+	gate       chan struct{} // if there is one, no stream finishes before it is closed
 }
 
 func newEngine(t *tally, idle time.Duration) (*engine, error) {
@@ -69,6 +70,22 @@ func (e *engine) accept() {
 		}
 		e.mu.Unlock()
 	}
+}
+
+// hold keeps all streams that begin from now on from finishing until open is
+// called.
+func (e *engine) hold() (open func()) {
+	gate := make(chan struct{})
+	e.mu.Lock()
+	e.gate = gate
+	e.mu.Unlock()
+	return sync.OnceFunc(func() { close(gate) })
+}
+
+func (e *engine) held() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.gate
 }
 
 // session is one connection.
@@ -187,11 +204,18 @@ func (s *session) play(sc script) bool {
 		return false
 	}
 	next := time.Now()
+	gate := s.e.held()
 	var event []byte
 	for i := range sc.total() {
 		if i < sc.Events {
 			next = next.Add(sc.Every)
 			if !s.pause(time.Until(next)) {
+				return false
+			}
+		} else if i == sc.Events && gate != nil {
+			select {
+			case <-gate:
+			case <-s.gone:
 				return false
 			}
 		}

@@ -130,6 +130,28 @@ func TestEngineIsLeft(t *testing.T) {
 	}
 }
 
+// Streams that are held are open together, and whole once they may finish.
+func TestHold(t *testing.T) {
+	tl := newTally()
+	e, err := newEngine(tl, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	const n = 8
+	release := e.hold()
+	go func() {
+		defer release()
+		awaitOpen(t.Context(), e, n)
+	}()
+	if err := openAll(t.Context(), &proxy{addr: e.addr()}, tl, 1, n, time.Microsecond, 3); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.most.Load(); got != n || tl.done() != n {
+		t.Errorf("%d open at once, %d whole, want %d; faults %v", got, tl.done(), n, tl.first)
+	}
+}
+
 // An upstream that is left while its client is there, or goes on when it is not,
 // is a fault.
 func TestAborts(t *testing.T) {

@@ -23,7 +23,7 @@ const perSecond = 1000
 // many opens the numbers of streams, one after the other, through one process.
 func many(ctx context.Context, program string, set manySettings, w io.Writer) (*tally, error) {
 	t := newTally()
-	e, err := newEngine(t, 5*time.Second)
+	e, err := newEngine(t, time.Hour) // a slow machine is no stale connection
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +34,10 @@ func many(ctx context.Context, program string, set manySettings, w io.Writer) (*
 	}
 	defer func() { p.stop(stopSignal) }()
 	// The start is that of a proxy that has served: what it makes once is there.
-	if err := openAll(ctx, p, t, 64, 64, set.every/10, 20); err != nil {
+	if err := openAll(ctx, p, t, 1, 64, set.every/10, 20); err != nil {
 		return nil, err
 	}
+	e.most.Store(0)
 	before, _, err := p.settle(ctx, settleLimit, steady(keepAlive))
 	if err != nil {
 		return nil, err
@@ -45,19 +46,24 @@ func many(ctx context.Context, program string, set manySettings, w io.Writer) (*
 	for i, n := range set.streams {
 		ramp := time.Duration(n) * time.Second / perSecond
 		events := int((ramp + set.hold) / set.every)
-		e.most.Store(0)
 		watching, stop := context.WithCancel(ctx)
 		var samples []sample
 		var wg sync.WaitGroup
 		wg.Go(func() { samples = p.watch(watching, 250*time.Millisecond, t, nil) })
+		release := e.hold()
+		wg.Go(func() {
+			defer release()
+			awaitOpen(watching, e, n)
+		})
 		err := openAll(ctx, p, t, uint64(1000000*(i+1)), n, set.every, events)
 		stop()
 		wg.Wait()
 		if err != nil {
 			return nil, err
 		}
-		if got := e.most.Load(); got != int64(n) {
-			t.fault("open at once", fmt.Errorf("%d of %d streams", got, n))
+		open := e.most.Swap(0)
+		if open != int64(n) {
+			t.fault("open at once", fmt.Errorf("%d of %d streams", open, n))
 		}
 		peak := most(samples, rss)
 		after, took, err := p.settle(ctx, set.settle, func(s sample) bool { return s.fds <= before.fds && s.rss <= before.rss+set.over })
@@ -65,7 +71,7 @@ func many(ctx context.Context, program string, set manySettings, w io.Writer) (*
 			return nil, err
 		}
 		fmt.Fprintf(w, "%d streams: %d open at once, %d events each; peak %.0f MB, %.1f KB a stream, %.0f descriptors; %v after their end %.1f MB, %d descriptors\n",
-			n, e.most.Load(), events, peak, (peak-before.rss)*1024/float64(n), most(samples, fds), took.Round(time.Second/4), after.rss, after.fds)
+			n, open, events, peak, (peak-before.rss)*1024/float64(n), most(samples, fds), took.Round(time.Second/4), after.rss, after.fds)
 		if after.fds > before.fds {
 			t.fault("descriptors", fmt.Errorf("%d after %d streams, %d before", after.fds, n, before.fds))
 		}
@@ -74,6 +80,26 @@ func many(ctx context.Context, program string, set manySettings, w io.Writer) (*
 		}
 	}
 	return t, p.unharmed(ctx, t)
+}
+
+// openLimit is how long the last stream may take to be open.
+const openLimit = 2 * time.Minute
+
+// awaitOpen waits until n streams are open at the engine; who gives up is told
+// by the number that were at most.
+func awaitOpen(ctx context.Context, e *engine, n int) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(openLimit)
+	for e.open.Load() < int64(n) {
+		select {
+		case <-tick.C:
+		case <-limit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // openAll runs n streams with ids from first on, perSecond begun in a second, to
