@@ -29,6 +29,7 @@ func wrap(c net.Conn, user bool, clk *clock) *Conn {
 	s := &socket{Conn: c, track: track{clk: clk}}
 	if !user {
 		s.recv = openReceiver(c)
+		s.send = openSender(s.recv)
 	}
 	return &Conn{Conn: s, sock: s}
 }
@@ -118,6 +119,7 @@ func rawConn(c net.Conn) (syscall.RawConn, error) {
 type socket struct {
 	net.Conn
 	recv  *receiver // nil: user stamps
+	send  *sender   // nil: the way of net.Conn
 	track track
 	at    Instant
 	src   Source
@@ -154,5 +156,12 @@ func (s *socket) Write(p []byte) (int, error) {
 	if s.limit > 0 {
 		_ = s.SetWriteDeadline(time.Now().Add(s.limit))
 	}
-	return s.Conn.Write(p)
+	if s.send == nil {
+		return s.Conn.Write(p)
+	}
+	n, err := s.send.write(p)
+	if err != nil {
+		err = s.writeError(err)
+	}
+	return n, err
 }

@@ -120,11 +120,9 @@ func (r *Raw) Send(p []byte) (int, error) {
 		return 0, nil
 	}
 	for {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(r.fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)),
-			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-		switch errno {
+		switch n, errno := sendto(uintptr(r.fd), p); errno {
 		case 0:
-			return int(n), nil
+			return n, nil
 		case syscall.EINTR:
 		default:
 			return 0, errno
@@ -154,4 +152,3 @@ func (r *Raw) Abort() error {
 	_ = unix.SetsockoptLinger(r.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	return r.Close()
 }
-
