@@ -258,14 +258,14 @@ func (n *lane) refusal(resp *upstream.Response) outcome {
 	cause := stream.Cause{Kind: stream.HTTPStatus}
 	said := cmp.Or(strings.TrimSpace(engine.ErrorText(body)), http.StatusText(resp.Status))
 	if resp.Status/100 == 3 {
-		said = "the server redirects to " + string(resp.Header.Peek("Location")) + ", which is not followed: give that address if it is the right one"
+		said = "the server redirects to " + string(resp.Get("Location")) + ", which is not followed: give that address if it is the right one"
 		cause.Err = errors.New(said)
 	}
 	out := n.finish(resp.Sent, cause)
 	out.status, out.rec.Retries = resp.Status, resp.Retries
 	out.said = n.r.redact.String(said)
 	out.overflow = engine.ContextOverflow(resp.Status, body)
-	out.retryAfter = retryAfter(string(resp.Header.Peek("Retry-After")))
+	out.retryAfter = retryAfter(string(resp.Get("Retry-After")))
 	_ = resp.Close()
 	return out
 }

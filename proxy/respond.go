@@ -96,7 +96,7 @@ func appendHead(b []byte, r *upstream.Response, trailers bool) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(r.Status), 10)
 	b = append(b, ' ')
-	b = append(b, r.Header.StatusMessage()...)
+	b = append(b, r.Reason...)
 	b = append(b, "\r\n"...)
 	connection := connectionOf(r.Fields)
 	length := false

@@ -85,9 +85,11 @@ func (t *tap) settle() {
 	}
 	t.x.p.metrics.AddedDelay.Update(stamp.Now().Sub(t.at).Seconds())
 	if t.x.obs != nil {
-		// Engines send in decode steps: the tokens of other streams are ready
-		// to be forwarded now, and they come before our parsing.
-		runtime.Gosched()
+		if t.header != nil {
+			// Engines send in decode steps: the tokens of other streams are
+			// ready to be forwarded now, and they come before our parsing.
+			runtime.Gosched()
+		}
 		t.x.obs.observe(t.held, t.at, t.src)
 	}
 	t.at = 0

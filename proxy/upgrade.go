@@ -14,7 +14,7 @@ import (
 // (WebSocket, vLLM's realtime endpoint). What runs over it is not looked at.
 func (x *exchange) upgrade(ctx *fasthttp.RequestCtx, client *clientConn) {
 	head := []byte("HTTP/1.1 101 ")
-	head = append(append(head, x.resp.Header.StatusMessage()...), "\r\n"...)
+	head = append(append(head, x.resp.Reason...), "\r\n"...)
 	for _, f := range x.resp.Fields {
 		// Connection and Upgrade are the answer itself here.
 		head = append(append(append(append(head, f.Name...), ": "...), f.Value...), "\r\n"...)

@@ -1,13 +1,9 @@
 package upstream
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
-
-	"github.com/valyala/fasthttp"
 )
 
 // maxHead is the limit of a response head, and of a trailer section.
@@ -70,23 +66,23 @@ func (h *head) parse(b []byte) error {
 
 func (h *head) parseStatus(line []byte) error {
 	const start = "HTTP/1."
-	bad := fmt.Errorf("status line %q is malformed", clip(line))
+	bad := func() error { return fmt.Errorf("status line %q is malformed", clip(line)) }
 	if len(line) < len(start)+5 || checkStart(line) != nil {
-		return bad
+		return bad()
 	}
 	minor := line[len(start)]
 	code, tail := line[len(start)+2:], line[len(start)+5:]
 	if minor < '0' || minor > '9' || line[len(start)+1] != ' ' || len(tail) > 0 && tail[0] != ' ' {
-		return bad
+		return bad()
 	}
 	for _, c := range code[:3] {
 		if c < '0' || c > '9' {
-			return bad
+			return bad()
 		}
 		h.status = h.status*10 + int(c-'0')
 	}
 	if h.status < 100 {
-		return bad
+		return bad()
 	}
 	if len(tail) > 0 {
 		h.reason = tail[1:]
@@ -169,29 +165,4 @@ func (h *head) has(name, token string) bool {
 		}
 	}
 	return false
-}
-
-// fill gives h to fasthttp's parser, in HTTP/1.1 and with a framing that does
-// not make it add fields of its own (it answers a body without a length with
-// "Transfer-Encoding: identity").
-func (h *head) fill(to *fasthttp.ResponseHeader, how framing) error {
-	b := append(make([]byte, 0, 1024), "HTTP/1.1 "...)
-	b = append(append(strconv.AppendInt(b, int64(h.status), 10), ' '), h.reason...)
-	b = append(b, "\r\n"...)
-	length := false
-	for _, f := range h.fields {
-		if f.Is("Transfer-Encoding") || f.Is("Content-Length") && (length || how.kind == byChunks) {
-			continue
-		}
-		length = length || f.Is("Content-Length")
-		b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)
-	}
-	if !length && h.status >= 200 && h.status != 204 && h.status != 304 {
-		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-	}
-	b = append(b, "\r\n"...)
-	to.Reset()
-	to.DisableNormalizing()
-	to.SetNoDefaultContentType(true)
-	return to.Read(bufio.NewReaderSize(bytes.NewReader(b), len(b)))
 }

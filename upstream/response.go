@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
@@ -20,10 +18,8 @@ type Response struct {
 	// Fields are the header fields as they came: order, case and duplicates,
 	// hop-by-hop ones included. They are valid until Close.
 	Fields []Field
-	// Header is the head as fasthttp sees it, with the same names and
-	// duplicates. It says HTTP/1.1 whatever the server said, and has content
-	// length -1 if the length of the body is not known.
-	Header fasthttp.ResponseHeader
+	// Reason is the status line's phrase, valid as long as Fields.
+	Reason []byte
 	// ContentLength is the length of the body (for HEAD and 304: what the
 	// server says it would be), or -1.
 	ContentLength int64
@@ -55,6 +51,17 @@ type Response struct {
 	closed    bool
 	unwatch   func() bool   // nil if the context cannot end
 	cancelled chan struct{} // closed when the context's Cancel has returned
+}
+
+// Get returns the value of the first field called name, in any case; empty if
+// there is none.
+func (r *Response) Get(name string) []byte {
+	for _, f := range r.Fields {
+		if f.Is(name) {
+			return f.Value
+		}
+	}
+	return nil
 }
 
 // exchange sends the request and reads the head. stale: the connection was dead
@@ -157,10 +164,7 @@ func (r *Response) readHead(req *Request, limit time.Duration) (got bool, err er
 	if r.frame, err = h.framing(req.method()); err != nil {
 		return got, err
 	}
-	if err := h.fill(&r.Header, r.frame); err != nil {
-		return got, err
-	}
-	r.Status, r.Fields = h.status, h.fields
+	r.Status, r.Reason, r.Fields = h.status, h.reason, h.fields
 	r.Upgraded = h.status == 101
 	r.ContentLength, r.left = r.frame.length, r.frame.length
 	r.ended = r.frame.kind == none || r.frame.kind == byLength && r.left == 0
