@@ -95,15 +95,18 @@ func (h *history) room() int {
 	return cap(h.text) - len(h.text)
 }
 
-// larger is the next capacity: twice that of a short text, of which there are
-// many, and then a quarter more, so that a thousand texts of one age do not hold
-// a thousand times the room to come.
+// larger is the next capacity: twice that of a short text, and then a quarter
+// and an eighth more, so that a thousand texts of one age do not hold a thousand
+// times the room to come.
 func (h *history) larger() int {
 	size := cap(h.text)
-	if size < 4*firstBytes {
+	switch {
+	case size < 4*firstBytes:
 		return max(2*size, firstBytes)
+	case size < 32*firstBytes:
+		return size + size/4/blockBytes*blockBytes
 	}
-	return size + size/4/blockBytes*blockBytes
+	return size + size/8/blockBytes*blockBytes
 }
 
 func (h *history) grow(size int) {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"math"
+	"slices"
 
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/wire"
@@ -38,10 +39,61 @@ type evidence struct {
 // a fact: most streams tell one or two of the five, and a stream of an hour
 // should not keep the others.
 type ledger struct {
-	ids, logprobs column
+	ids, logprobs counts
 	usage, native column
-	chars         column // code points fed to the detector of the entry's channel
+	chars         counts // code points fed to the detector of the entry's channel
 }
+
+// counts holds a small number for some entries of a log in a byte, and the few
+// that are none beside them.
+type counts struct {
+	small []uint8
+	large []largeCount // of the entries that say so, ascending
+}
+
+type largeCount struct {
+	entry int
+	n     int32
+}
+
+// What a byte of counts says that is no number.
+const (
+	noCount    = 255
+	countLarge = 254
+)
+
+// at returns the number of entry i, wire.None when it has none.
+func (c *counts) at(i int) int32 {
+	if i >= len(c.small) || c.small[i] == noCount {
+		return wire.None
+	}
+	if n := c.small[i]; n != countLarge {
+		return int32(n)
+	}
+	k, _ := slices.BinarySearchFunc(c.large, i, func(l largeCount, i int) int { return l.entry - i })
+	return c.large[k].n
+}
+
+// put sets the number of entry i, which is the last one so far or behind it.
+func (c *counts) put(i int, n int32) {
+	if n == wire.None {
+		return
+	}
+	for len(c.small) <= i {
+		c.small = extend(c.small, noCount)
+	}
+	if n < countLarge {
+		c.small[i] = uint8(n)
+		return
+	}
+	if c.small[i] != countLarge {
+		c.small[i] = countLarge
+		c.large = append(c.large, largeCount{entry: i})
+	}
+	c.large[len(c.large)-1].n = n
+}
+
+func (c *counts) emptied() counts { return counts{emptied(c.small), emptied(c.large)} }
 
 // column holds a number for some entries of a log.
 type column []int32
@@ -80,7 +132,7 @@ func (l *ledger) note(i int, said evidence) {
 // emptied returns the ledger for another stream; one that has grown beyond
 // keepLog entries is let go.
 func (l *ledger) emptied() ledger {
-	return ledger{emptied(l.ids), emptied(l.logprobs), emptied(l.usage), emptied(l.native), emptied(l.chars)}
+	return ledger{l.ids.emptied(), l.logprobs.emptied(), emptied(l.usage), emptied(l.native), l.chars.emptied()}
 }
 
 func emptied[S ~[]T, T any](s S) S {

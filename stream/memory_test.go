@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/wire"
 )
@@ -34,7 +36,7 @@ func heldBy(o Options, events [][]byte) int {
 	return int(after.HeapAlloc-before.HeapAlloc) / meters
 }
 
-// A meter without a detector holds 4.5 KB of a stream of a hundred events and 32
+// A meter without a detector holds 4.4 KB of a stream of a hundred events and 30
 // bytes for each further one. With one it holds, besides, a number an event, less
 // than twice the text, and state that comes by and by.
 func TestMeterMemory(t *testing.T) {
@@ -49,7 +51,7 @@ func TestMeterMemory(t *testing.T) {
 	} {
 		for _, n := range []int{0, 40, 100, 400, 1000, 4000} {
 			plain := heldBy(Options{Dialect: wire.Chat, NoDetect: true}, v.events[:n])
-			if most := 4608 + 32*max(n-100, 0); plain > most {
+			if most := 4400 + 30*max(n-100, 0); plain > most {
 				t.Errorf("%s, %d events: %d bytes, want at most %d", v.name, n, plain, most)
 			}
 			text := n * v.text
@@ -61,12 +63,41 @@ func TestMeterMemory(t *testing.T) {
 				state = 14 << 10
 			}
 			judging := heldBy(Options{Dialect: wire.Chat}, v.events[:n]) - plain
-			if most := min(2*text+state, 266<<10) + 6*n; judging > most {
+			if most := min(2*text+state, 266<<10) + 3*n; judging > most {
 				t.Errorf("%s, %d events: %d bytes for %d bytes of text, want at most %d", v.name, n, judging, text, most)
 			}
 			t.Logf("%s, %d events: %d bytes, and %d to judge %d bytes of text", v.name, n, plain, judging, text)
 		}
 	}
+}
+
+// Counts are what was put, whatever their size; the last may be put again.
+func TestCounts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var c counts
+		want := map[int]int32{}
+		last := 0
+		for range rapid.IntRange(0, 60).Draw(t, "puts") {
+			last += rapid.IntRange(0, 3).Draw(t, "further")
+			n := rapid.OneOf(rapid.Int32Range(wire.None, 3), rapid.Int32Range(250, 260), rapid.Int32Range(0, 1<<30)).Draw(t, "n")
+			if n == wire.None {
+				c.put(last, n)
+				continue
+			}
+			n = max(n, want[last]) // the code points of an entry grow
+			want[last] = n
+			c.put(last, n)
+		}
+		for i := range last + 2 {
+			n, ok := want[i]
+			if !ok {
+				n = wire.None
+			}
+			if got := c.at(i); got != n {
+				t.Fatalf("entry %d: %d, want %d", i, got, n)
+			}
+		}
+	})
 }
 
 // What a meter keeps for its next stream is bounded, however many long texts its

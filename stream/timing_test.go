@@ -106,6 +106,33 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
+// BenchmarkStreams is what a load generator does: the events of many streams in
+// turn, whose states together are larger than the nearer caches.
+func BenchmarkStreams(b *testing.B) {
+	const streams = 128
+	for _, s := range []shape{{"instants-k1", instants(1000, 1)}, {"instants-k4", instants(600, 4)}, {"words", steady(1000)}} {
+		b.Run(s.name, func(b *testing.B) {
+			o := Options{Dialect: wire.Chat}
+			meters := make([]*Meter, streams)
+			for k := range meters {
+				meters[k] = NewMeter(o)
+			}
+			for b.Loop() {
+				for _, m := range meters {
+					m.Reset(o)
+					m.Sent(origin)
+				}
+				for i, e := range s.events {
+					for _, m := range meters {
+						m.Observe(e, origin+stamp.Instant(i+1)*1e6)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*streams*len(s.events)), "ns/event")
+		})
+	}
+}
+
 var checksum uint64 // keeps the sums from being optimised away
 
 func BenchmarkAppend(b *testing.B) {
