@@ -26,6 +26,7 @@ type stage struct {
 	engine      *enginetest.Server
 	relay       *relay
 	data, admin string // host:port of the proxy
+	direct      bool   // loadgen talks to the relay, past the proxy
 	told        map[string]*told
 }
 
@@ -67,14 +68,18 @@ func listen(t *testing.T) net.Listener {
 
 func (st *stage) target(t *testing.T) *engine.Target {
 	t.Helper()
-	target, err := engine.ParseURL("http://" + st.data)
+	at := st.data
+	if st.direct {
+		at = st.relay.ln.Addr().String()
+	}
+	target, err := engine.ParseURL("http://" + at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &target
 }
 
-// run runs a matrix through the proxy, logs its text report, and returns its run
+// run runs a matrix through the proxy, or past it, logs its text report, and returns its run
 // file. The relay's bytes are read between the cells, while nothing is measured.
 func (st *stage) run(t *testing.T, cfg loadgen.Config, info *engine.Info) (loadgen.Outcome, *matrix.Run) {
 	t.Helper()
@@ -83,7 +88,9 @@ func (st *stage) run(t *testing.T, cfg loadgen.Config, info *engine.Info) (loadg
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.ProxyAdmin, cfg.Tool = "http://"+st.admin, "streamgauge e2e"
+	if cfg.Tool = "streamgauge e2e"; !st.direct {
+		cfg.ProxyAdmin = "http://" + st.admin
+	}
 	deps := loadgen.Deps{Target: st.target(t), Info: info, Writer: w, Progress: func(e loadgen.Event) {
 		if e.Cell != nil {
 			st.relay.fold(t, st.told)
