@@ -184,32 +184,6 @@ func TestR19(t *testing.T) {
 	}
 }
 
-// TestR23: the server's 429 is a failed stream with its message, and the slot
-// waits as told.
-func TestR23(t *testing.T) {
-	busy := sim.Script{Status: 429, Header: []string{"Content-Type: application/json", "Retry-After: 2"}, Writes: []sim.Write{{Bytes: []byte(`{"error":{"message":"slow down, please","type":"rate_limit"}}`)}}}
-	scripted(t, nil, func(n int, _ *sim.Played) sim.Script {
-		if n == 0 {
-			return busy
-		}
-		return steady(50 * time.Millisecond)
-	}, func(r *scriptRig) {
-		cfg := oneCell(1)
-		cfg.MaxFailed = .9
-		out := r.run(cfg)
-		want(t, cellOf(t, out, matrix.Decode, 0, 1), matrix.Valid, "", "")
-		m := r.measured()
-		if d := m[1].Read.Sub(m[0].Read); d != 2*time.Second {
-			t.Errorf("the slot came back after %v, want the 2s of Retry-After", d)
-		}
-		for _, rec := range r.file().Records {
-			if rec.Status == 429 && (rec.End != stream.Failed || rec.Reason != "http_status" || !strings.Contains(string(rec.Error), "slow down, please")) {
-				t.Errorf("429: %s (%s) %q, want failed (http_status) with the message", rec.End, rec.Reason, rec.Error)
-			}
-		}
-	})
-}
-
 // TestBusyPrime: a server that is busy when a cell is primed is asked again, at
 // the time it names.
 func TestBusyPrime(t *testing.T) {

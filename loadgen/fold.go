@@ -198,6 +198,7 @@ func (c *cell) judge(out *matrix.Cell, lives []*life) {
 	if out.SpecAcceptance.OK && out.Loops > 0 {
 		out.Warn("loops_speed_speculation", "loops make speculative decoding look faster")
 	}
+	c.window.bursts(lives).warn(out)
 	c.lags.judge(out, c.from, c.to, generated)
 }
 

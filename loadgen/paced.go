@@ -415,6 +415,7 @@ func (p *paced) numbers(stage int, all []*sending, lives []*life) matrix.Cell {
 		c.CI95 = matrix.CI95(c.PerSecond)
 	}
 	s.watch.tell(&c)
+	s.window.bursts(lives).warn(&c)
 	p.lags.judge(&c, s.from, s.to, generated)
 	return c
 }

@@ -15,13 +15,19 @@ import (
 // runFileOf writes a run file of one cell with that total and returns its path.
 func runFileOf(t *testing.T, name string, total float64) string {
 	t.Helper()
+	return runFileOfVersion(t, name, "", total)
+}
+
+// runFileOfVersion is that of an engine of some version.
+func runFileOfVersion(t *testing.T, name, version string, total float64) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	w, err := matrix.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []any{
-		matrix.Header{Type: "header", V: 1, Engine: matrix.Engine{Kind: "vllm", Model: "m"}, Config: matrix.Config{OnLoop: "salvage"}},
+		matrix.Header{Type: "header", V: 1, Engine: matrix.Engine{Kind: "vllm", Version: version, Model: "m"}, Config: matrix.Config{OnLoop: "salvage"}},
 		matrix.Cell{Type: "cell", V: 1, Phase: matrix.Decode, Context: 8192, Concurrency: 4, Status: matrix.Valid, TotalTokS: stream.Some(total)},
 	} {
 		if err := w.Write(line); err != nil {
