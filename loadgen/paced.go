@@ -271,6 +271,7 @@ func (p *paced) run(ctx context.Context, l *pacedLane, i, seq int, intended stam
 	p.current[i].Store(nil)
 	out.rec.ID, out.rec.Slot, out.rec.Seq = id, i, seq
 	out.rec.Context, out.rec.Concurrency = p.step.Context, p.step.Concurrency
+	out.rec.IntendedNS = stream.Some(int64(intended - p.r.start))
 	s.life = out.life
 	s.detach()
 	l.sent = append(l.sent, s)
@@ -374,13 +375,12 @@ func (p *paced) numbers(stage int, all []*sending, lives []*life) matrix.Cell {
 	s := &p.stages[stage]
 	load := p.load(stage)
 	load.Intended, load.Dropped = s.intended, s.dropped
-	var gaps, intendedTTFT, lag hist.H
+	var gaps, lag hist.H
 	in := matrix.DecodeInput{
 		Context: p.step.Context, Concurrency: p.step.Concurrency, Repeat: p.step.Repeat, Gaps: &gaps,
 		OpenNS: int64(s.window.open - p.r.start), Duration: s.window.end.Sub(s.window.open),
 		Discard: p.r.cfg.OnLoop == Discard, MaxTokens: p.r.cfg.MaxTokens, MaxFailed: p.r.cfg.MaxFailed,
 	}
-	own := map[string]bool{}
 	generated := 0
 	for _, d := range all {
 		rec := *d.rec
@@ -392,24 +392,14 @@ func (p *paced) numbers(stage int, all []*sending, lives []*life) matrix.Cell {
 		if d.stage != stage {
 			continue
 		}
-		own[rec.ID] = true
-		load.Sent++
 		late := d.left.Sub(d.intended)
 		lag.Record(int64(late))
 		if late > matrix.LateAfter {
 			load.Late++
 		}
-		switch at := d.firstToken(); {
-		case rec.End == stream.Failed:
-		case at != 0:
-			intendedTTFT.Record(int64(at.Sub(d.intended)))
-		case rec.End == stream.Cancelled:
-			load.Unanswered++
-			intendedTTFT.Record(int64(d.end.Sub(d.intended)))
-		}
 	}
-	load.Hist, load.IntendedTTFT, load.SendLag = &intendedTTFT, matrix.QuantilesOf(&intendedTTFT), matrix.QuantilesOf(&lag)
-	c := matrix.FoldOffered(in, *load, func(r *stream.Record) bool { return own[r.ID] })
+	load.SendLag = matrix.QuantilesOf(&lag)
+	c := matrix.FoldOffered(in, *load)
 	if c.HasNumbers() {
 		c.PerSecond = s.window.perSecond(lives)
 		c.CI95 = matrix.CI95(c.PerSecond)

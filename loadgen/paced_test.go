@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/streamgauge/streamgauge/hist"
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/sim"
 	"github.com/streamgauge/streamgauge/stamp"
@@ -123,6 +124,9 @@ func TestPaced(t *testing.T) {
 				t.Errorf("%g/s: %d requests reached the engine in the window, %d sent", rate, arrived, got.Sent)
 			}
 		}
+		for _, c := range out.Cells {
+			r.recomputeOffered(c)
+		}
 		// The file has the same cells, and each record once.
 		run := r.file()
 		if d := cmp.Diff(len(run.Cells), 2); d != "" || len(run.Bad) != 0 {
@@ -139,6 +143,39 @@ func TestPaced(t *testing.T) {
 			t.Errorf("%d records, want %d: primes, lead-ins and windows", len(ids), n)
 		}
 	})
+}
+
+// recomputeOffered folds the records of the run file again: but for what the
+// generator saw of itself, the cell line is no more than they say.
+func (r *rig) recomputeOffered(c matrix.Cell) {
+	r.t.Helper()
+	in := matrix.DecodeInput{
+		Context: c.Context, Concurrency: c.Concurrency, OpenNS: c.OpenNS.V,
+		Duration: time.Duration(c.MeasuredS.V * float64(time.Second)), MaxTokens: 50, MaxFailed: DefaultMaxFailed,
+		Gaps: c.Hist.Gaps, // of the events, which the window parts do not have
+	}
+	for _, rec := range r.file().Records {
+		// Of another cell, or a lead-in to one: its window part is not of this.
+		if rec.Phase == stream.Prime || !rec.IntendedNS.OK {
+			continue
+		}
+		if at := rec.IntendedNS.V; at < c.OpenNS.V-int64(2*time.Second) || at >= c.OpenNS.V+int64(in.Duration) {
+			continue
+		}
+		in.Records = append(in.Records, rec)
+	}
+	l := c.Offered
+	again := matrix.FoldOffered(in, matrix.OfferedLoad{
+		Rate: l.Rate, Arrival: l.Arrival, LengthS: l.LengthS, // as asked
+		Intended: l.Intended, Dropped: l.Dropped, Late: l.Late, SendLag: l.SendLag,
+	})
+	numbers := func(c matrix.Cell) []any {
+		return []any{c.Status, c.TotalTokS, c.RequestTokS, c.TTFTMS, c.TBTMS, c.AvgActive, c.AvgDecoding, c.Completed, c.OutputTokens,
+			c.TTFT, c.TBT, c.Gaps, c.Streams, c.TokensPerEvent, c.CoalescedShare, *c.Offered}
+	}
+	if d := cmp.Diff(numbers(again), numbers(c), cmp.AllowUnexported(hist.H{})); d != "" {
+		r.t.Errorf("%g/s from the file (got -, want +):\n%s", l.Rate, d)
+	}
 }
 
 // TestPacedDrops: a send that finds no place free is neither sent later nor forgotten.
@@ -196,6 +233,7 @@ func TestPacedUnanswered(t *testing.T) {
 		} else if l.IntendedTTFT.P50.V < 4000 {
 			t.Errorf("median %.0f ms from the intended start, want over 4 s: half of them were still waiting", l.IntendedTTFT.P50.V)
 		}
+		r.recomputeOffered(c)
 		if !warned(c, "unanswered") {
 			t.Errorf("warnings %v, want unanswered", c.Warnings)
 		}

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/streamgauge/streamgauge/hist"
@@ -66,13 +67,43 @@ func (l *OfferedLoad) same(m *OfferedLoad) bool {
 	return l.Rate == m.Rate && l.Arrival == m.Arrival && l.Stage == m.Stage && l.LengthS == m.LengthS
 }
 
+// own reports whether a stream was intended in the stage that opened at openNS.
+func (l *OfferedLoad) own(r *stream.Record, openNS int64) bool {
+	at := r.IntendedNS
+	return at.OK && at.V >= openNS && at.V < openNS+int64(math.Round(l.LengthS*1e9))
+}
+
+// count fills in what the stage's own records say: how many were sent, and how long
+// they took from their intended instants. A request that had not even been sent
+// when the load ended had waited until then.
+func (l *OfferedLoad) count(own []stream.Record, endNS int64) {
+	var h hist.H
+	l.Sent, l.Unanswered = len(own), 0
+	for i := range own {
+		r := &own[i]
+		switch end := r.SentNS.V + r.EndNS.V; {
+		case r.End == stream.Failed:
+		case r.TTFTNS.OK:
+			h.Record(r.SentNS.V + r.TTFTNS.V - r.IntendedNS.V)
+		case r.End == stream.Cancelled:
+			if !r.SentNS.OK || !r.EndNS.OK {
+				end = max(endNS, r.IntendedNS.V)
+			}
+			l.Unanswered++
+			h.Record(end - r.IntendedNS.V)
+		}
+	}
+	l.Hist, l.IntendedTTFT = &h, QuantilesOf(&h)
+}
+
 // FoldOffered computes a cell of paced load. in.Records are all streams that were
-// open in the window, with their window parts; own says which of them were
-// intended in it: those make the latencies (TBT over their whole lives), the endings
-// and the statuses, all make the tokens. Where streams looped, what came from the onset on is left out, and
+// open in the window, with their window parts. Those that were intended in it make
+// the latencies (TBT over their whole lives), the endings and the statuses, all
+// make the tokens. Of load it takes what the records cannot tell: what was
+// offered, what was dropped or late, and by how much. Where streams looped, what came from the onset on is left out, and
 // the server had less to do than was offered: no total can be salvaged from that,
 // so beyond in.MaxFailed the cell is looped.
-func FoldOffered(in DecodeInput, load OfferedLoad, own func(*stream.Record) bool) Cell {
+func FoldOffered(in DecodeInput, load OfferedLoad) Cell {
 	c := Cell{
 		Type: "cell", V: Version, Phase: Offered, Context: in.Context, Concurrency: in.Concurrency, Repeat: in.Repeat,
 		Status: Valid, OpenNS: stream.Some(in.OpenNS), Warnings: []Warning{}, PerSecond: []float64{}, Offered: &load,
@@ -92,7 +123,7 @@ func FoldOffered(in DecodeInput, load OfferedLoad, own func(*stream.Record) bool
 				tokens += w.CleanTokens - w.Tokens
 			}
 		}
-		if !own(r) {
+		if !load.own(r, in.OpenNS) {
 			continue
 		}
 		mine.Records = append(mine.Records, *r)
@@ -108,6 +139,7 @@ func FoldOffered(in DecodeInput, load OfferedLoad, own func(*stream.Record) bool
 			tbt.Record(int64(r.TBTNS.V))
 		}
 	}
+	load.count(mine.Records, in.OpenNS+int64(in.Duration))
 	s := sumWindow(mine)
 	c.MeasuredS, c.OutputTokens = stream.Some(window), stream.Some(tokens)
 	c.Completed = stream.Some(all.completed)

@@ -78,6 +78,9 @@ func (r *Record) Append(dst []byte) []byte {
 	if r.Route != "" {
 		l.str("route", r.Route)
 	}
+	if r.IntendedNS.OK {
+		l.null64("intended_ns", r.IntendedNS)
+	}
 	if len(r.EventLog) > 0 {
 		l.key("event_log")
 		l.b = append(l.b, '[')

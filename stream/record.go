@@ -150,6 +150,9 @@ type Record struct {
 	// Upstream and Route are set by the proxy.
 	Upstream string `json:"upstream,omitempty"`
 	Route    string `json:"route,omitempty"`
+	// IntendedNS is present in paced load: the instant chosen for the request,
+	// since the header line, as SentNS.
+	IntendedNS Null[int64] `json:"intended_ns,omitzero"`
 	// EventLog is present when asked for: [offset_ns since sent, tokens, coalesced 0|1].
 	EventLog [][3]int64 `json:"event_log,omitempty"`
 }
