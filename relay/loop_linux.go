@@ -64,8 +64,11 @@ type Loop struct {
 	spans    []upstream.Span
 	touched  []touched
 	swept    stamp.Instant
-	brisk    bool          // naps are allowed
-	slept    time.Duration // the last time in the poller
+	events   []unix.EpollEvent
+	n        int                // of events, by the last try
+	try      func(uintptr) bool // poll into them, bound once: the poller's call would allocate it
+	brisk    bool               // naps are allowed
+	slept    time.Duration      // the last time in the poller
 }
 
 // held is a read that was forwarded and is not yet observed.
@@ -91,7 +94,8 @@ type cancel struct {
 // New starts a loop. Close ends it.
 func New(limits Limits) (*Loop, error) {
 	l := &Loop{limits: limits, done: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, batchRoom),
-		brisk: runtime.GOMAXPROCS(0) > 1}
+		brisk: runtime.GOMAXPROCS(0) > 1, events: make([]unix.EpollEvent, ready)}
+	l.try = func(uintptr) bool { l.n = l.poll(l.events); return l.n > 0 }
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -294,7 +298,7 @@ func (l *Loop) run() {
 	if every := l.sweepEvery(); every > 0 {
 		l.tick(every)
 	}
-	events := make([]unix.EpollEvent, ready)
+	events := l.events
 	for {
 		n := l.poll(events)
 		if n == 0 {
@@ -302,7 +306,7 @@ func (l *Loop) run() {
 				l.observe(observeAtOnce)
 				continue
 			}
-			if n = l.wait(events); n < 0 {
+			if n = l.wait(); n < 0 {
 				break
 			}
 		}
@@ -343,18 +347,18 @@ func (l *Loop) poll(events []unix.EpollEvent) int {
 // runtime's poller, whose set this one is in: in a blocking call that the
 // scheduler does know of, its monitor would take the processor away again and
 // again, and would not sleep itself.
-func (l *Loop) wait(events []unix.EpollEvent) (n int) {
+func (l *Loop) wait() (n int) {
 	if l.brisk && l.slept < nap {
-		if n = l.nap(events); n > 0 {
+		if n = l.nap(l.events); n > 0 {
 			return n
 		}
 	}
 	begun := stamp.Now()
-	if l.raw.Read(func(uintptr) bool { n = l.poll(events); return n > 0 }) != nil {
+	if l.raw.Read(l.try) != nil {
 		return -1
 	}
 	l.slept = stamp.Now().Sub(begun)
-	return n
+	return l.n
 }
 
 // nap is the longest sleep that keeps a processor. At 5,000 tokens a second and
