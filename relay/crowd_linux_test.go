@@ -1,0 +1,158 @@
+//go:build linux && (amd64 || arm64 || riscv64 || loong64)
+
+package relay
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// randomBody is a body in random chunks, and the data in it.
+func randomBody(r *rand.Rand, most int) (body, data []byte) {
+	for range r.IntN(most) {
+		n := 1 + r.IntN(400)
+		if r.IntN(20) == 0 {
+			n = 1 + r.IntN(200_000)
+		}
+		chunk := bytes.Repeat(fmt.Appendf(nil, "%d.", r.Uint64()), n/8+1)[:n]
+		chunk[r.IntN(n)] = byte(r.Uint32())
+		ext := ""
+		if r.IntN(4) == 0 {
+			ext = ";x=1"
+		}
+		body = fmt.Appendf(body, "%x%s\r\n%s\r\n", n, ext, chunk)
+		data = append(data, chunk...)
+	}
+	body = append(body, "0\r\n"...)
+	if r.IntN(2) == 0 {
+		body = append(body, "X-Sum: 1\r\n"...)
+	}
+	return append(body, "\r\n"...), data
+}
+
+// TestCrowd: hundreds of streams at once, cut at random, some to clients that
+// read slowly: each byte arrives, and only at its own client.
+func TestCrowd(t *testing.T) {
+	st := newStand(t, Limits{Idle: time.Minute, Write: time.Minute})
+	const n = 300
+	var wait sync.WaitGroup
+	for i := range n {
+		r := rand.New(rand.NewPCG(1, uint64(i)))
+		body, data := randomBody(r, 40)
+		l := st.open("")
+		if i%60 == 0 {
+			_ = l.client.SetReadBuffer(4 << 10)
+		}
+		wait.Go(func() {
+			r := rand.New(rand.NewPCG(2, uint64(i)))
+			for rest := body; len(rest) > 0; {
+				k := min(len(rest), 1+r.IntN(1000))
+				if r.IntN(8) == 0 {
+					k = len(rest)
+				}
+				if _, err := l.engine.Write(rest[:k]); err != nil {
+					t.Errorf("stream %d, the engine: %v", i, err)
+					return
+				}
+				rest = rest[k:]
+			}
+		})
+		wait.Go(func() {
+			got, err := io.ReadAll(l.client)
+			if want := append([]byte(head), body...); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("stream %d: got %d bytes, %v, want the %d sent", i, len(got), err, len(want))
+			}
+			if e := l.end(); !e.Whole {
+				t.Errorf("stream %d: got %+v, want a whole body", i, e)
+			}
+			if s := l.pool.Stats(); s.Idle != 1 {
+				t.Errorf("stream %d: got %d idle, want the connection kept", i, s.Idle)
+			}
+			if !bytes.Equal(l.observed(), data) {
+				t.Errorf("stream %d: observed %d bytes, want the %d sent", i, len(l.observed()), len(data))
+			}
+		})
+	}
+	wait.Wait()
+	if open := st.loop.Open(); open != 0 {
+		t.Errorf("got %d open, want none", open)
+	}
+}
+
+// TestSlotsAreReused: many short streams end in every way at the same time, so
+// that events come late for slots and descriptors that others have by then.
+func TestSlotsAreReused(t *testing.T) {
+	st := newStand(t, Limits{})
+	rounds := 60
+	if testing.Short() {
+		rounds = 10
+	}
+	fds := 0
+	for round := range rounds {
+		var lines []*line
+		for range 16 {
+			lines = append(lines, st.open(""))
+		}
+		var wait sync.WaitGroup
+		for i, l := range lines {
+			wait.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(round), uint64(i)))
+				body, data := randomBody(r, 4)
+				switch i % 4 {
+				case 0: // the client leaves while the engine writes
+					go func() { _ = l.client.Close() }()
+					_, _ = l.engine.Write(body)
+					if e := l.end(); !e.Whole && !e.Gone {
+						t.Errorf("a client that left: got %+v", e)
+					}
+				case 1: // the engine dies
+					_, _ = l.engine.Write(body[:len(body)-2])
+					_ = l.engine.Close()
+					if e := l.end(); e.Err == nil {
+						t.Errorf("an engine that died: got %+v", e)
+					}
+				default:
+					if _, err := l.engine.Write(body); err != nil {
+						t.Error(err)
+					}
+					if got, err := io.ReadAll(l.client); err != nil || !bytes.Equal(got, append([]byte(head), body...)) {
+						t.Errorf("got %d bytes, %v, want %d", len(got), err, len(body)+len(head))
+					}
+					if e := l.end(); !e.Whole || !bytes.Equal(l.observed(), data) {
+						t.Errorf("got %+v and %d bytes observed, want a whole body of %d", e, len(l.observed()), len(data))
+					}
+				}
+				_, _ = l.engine.Close(), l.client.Close()
+				l.pool.CloseIdle()
+			})
+		}
+		wait.Wait()
+		if n := st.loop.Open(); n != 0 {
+			t.Fatalf("round %d: got %d open, want none", round, n)
+		}
+		if round == 0 {
+			fds = openFDs(t)
+		}
+	}
+	if slots := len(st.loop.gens); slots > 16 {
+		t.Errorf("got %d slots for 16 streams at a time", slots)
+	}
+	if now := openFDs(t); now > fds {
+		t.Errorf("got %d descriptors at the end, %d after the first round", now, fds)
+	}
+}
+
+func openFDs(t *testing.T) int {
+	t.Helper()
+	d, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(d)
+}

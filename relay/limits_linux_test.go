@@ -1,0 +1,248 @@
+//go:build linux && (amd64 || arm64 || riscv64 || loong64)
+
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/streamgauge/streamgauge/stamp"
+)
+
+// TestIdleLimit: an engine's silence is limited, counted from its last byte.
+func TestIdleLimit(t *testing.T) {
+	const idle = 400 * time.Millisecond
+	st := newStand(t, Limits{Idle: idle})
+	l := st.open("")
+	tick := time.NewTicker(idle / 8)
+	defer tick.Stop()
+	begun, last := time.Now(), time.Time{}
+	for range 16 { // twice the limit in all
+		<-tick.C
+		last = time.Now()
+		l.say("2\r\nok\r\n")
+	}
+	e := l.end()
+	if !errors.Is(e.Err, os.ErrDeadlineExceeded) || e.Gone || e.Whole {
+		t.Errorf("end: got %+v, want the deadline", e)
+	}
+	if took := time.Since(last); took < idle {
+		t.Errorf("ended %v after the last byte, %v after the start: want %v of silence", took, time.Since(begun), idle)
+	}
+	if got, want := l.observed(), bytes.Repeat([]byte("ok"), 16); !bytes.Equal(got, want) {
+		t.Errorf("observed: got %q, want all that came", got)
+	}
+}
+
+// TestWriteLimit: a client that does not take its bytes is given up; the idle
+// limit does not run meanwhile, since the engine is not read.
+func TestWriteLimit(t *testing.T) {
+	const limit = 900 * time.Millisecond // TCP itself may hold a flood up for a third of it
+	st := newStand(t, Limits{Idle: limit * 2 / 3, Write: limit})
+	l := st.open("")
+	begun := time.Now()
+	stop := l.flood()
+	defer func() { _ = stop() }()
+	e := l.end()
+	if took := time.Since(begun); !e.Gone || e.Whole || took < limit {
+		t.Errorf("end: got %+v after %v, want the client given up after %v", e, took, limit)
+	}
+}
+
+// TestNoLimit: a loop without limits ends nothing by itself.
+func TestNoLimit(t *testing.T) {
+	l := &Loop{}
+	if got := l.sweepEvery(); got != 0 {
+		t.Errorf("got a sweep every %v, want none", got)
+	}
+	l.limits = Limits{Idle: time.Hour, Await: time.Minute}
+	if got := l.sweepEvery(); got != time.Second {
+		t.Errorf("got a sweep every %v, want one each second", got)
+	}
+	l.limits.Write = 80 * time.Millisecond
+	if got := l.sweepEvery(); got != 10*time.Millisecond {
+		t.Errorf("got a sweep every %v, want an eighth of the smallest limit", got)
+	}
+}
+
+// TestCancel: it ends a stream with its error, once; before and after it is no
+// matter.
+func TestCancel(t *testing.T) {
+	why := errors.New("enough")
+	st := newStand(t, Limits{})
+	t.Run("while it flows", func(t *testing.T) {
+		l := st.open("")
+		l.send("5\r\nhello\r\n")
+		var wait sync.WaitGroup
+		for range 4 {
+			wait.Go(func() { st.loop.Cancel(l.s, why) })
+		}
+		wait.Wait()
+		if e := l.end(); e.Err != why || e.Gone || e.Whole {
+			t.Errorf("end: got %+v, want %v", e, why)
+		}
+		if got := string(l.observed()); got != "hello" {
+			t.Errorf("observed: got %q, want hello", got)
+		}
+		if got, _ := l.rest(); got != head+"5\r\nhello\r\n" {
+			t.Errorf("client: got %q, want no end", got)
+		}
+	})
+	t.Run("after the end, its slot taken", func(t *testing.T) {
+		old := st.open("")
+		old.say("0\r\n\r\n")
+		old.end()
+		l := st.open("")
+		if l.s.slot != old.s.slot {
+			t.Fatalf("got slot %d, want %d again", l.s.slot, old.s.slot)
+		}
+		st.loop.Cancel(old.s, why)
+		l.send("5\r\nhello\r\n")
+		l.say("0\r\n\r\n")
+		if e := l.end(); !e.Whole {
+			t.Errorf("end: got %+v, want a whole body: another stream was cancelled", e)
+		}
+	})
+	t.Run("never carried", func(t *testing.T) {
+		l := st.open("")
+		st.loop.Cancel(&Stream{}, why)
+		l.say("0\r\n\r\n")
+		if e := l.end(); !e.Whole {
+			t.Errorf("end: got %+v, want a whole body: another stream was cancelled", e)
+		}
+	})
+}
+
+// TestClose cuts what is open, and what comes later.
+func TestClose(t *testing.T) {
+	st := newStand(t, Limits{})
+	var open []*line
+	for range 5 {
+		l := st.open("")
+		l.send("5\r\nhello\r\n")
+		open = append(open, l)
+	}
+	idle, raw := st.pair()
+	st.loop.Await(raw, func(*stamp.Raw) { t.Error("a client that sent nothing is handed on") })
+	if n := st.loop.Open(); n != 6 {
+		t.Errorf("got %d open, want 6", n)
+	}
+	st.loop.Close()
+	st.loop.Close()
+	open = append(open, st.open("5\r\nhello\r\n"))
+	for _, l := range open {
+		if e := l.end(); e.Err != errClosed || e.Gone || e.Whole {
+			t.Errorf("end: got %+v, want %v", e, errClosed)
+		}
+		if got, _ := l.rest(); got != head+"5\r\nhello\r\n" {
+			t.Errorf("client: got %q, want no end", got)
+		}
+		if got := string(l.observed()); got != "hello" {
+			t.Errorf("observed: got %q, want hello", got)
+		}
+		st.loop.Cancel(l.s, context.Canceled)
+	}
+	late, raw := st.pair()
+	st.loop.Await(raw, func(*stamp.Raw) { t.Error("a closed loop hands a client on") })
+	st.loop.Dismiss()
+	for _, c := range []net.Conn{idle, late} {
+		if b, err := io.ReadAll(c); len(b) > 0 || err != nil {
+			t.Errorf("a client that was waited for: got %q, %v, want its end", b, err)
+		}
+	}
+	if n := st.loop.Open(); n != 0 {
+		t.Errorf("got %d open, want none", n)
+	}
+}
+
+// TestAwait: a client is handed on when it sends, and closed in all other ends.
+func TestAwait(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		limits Limits
+		do     func(st *stand, c *net.TCPConn) error
+		handed string // what the one who gets it reads; "": it is closed
+	}{
+		{"it sends", Limits{}, func(_ *stand, c *net.TCPConn) error { _, err := io.WriteString(c, "GET"); return err }, "GET"},
+		{"it sends and half-closes", Limits{}, func(_ *stand, c *net.TCPConn) error {
+			_, err := io.WriteString(c, "GET")
+			return errors.Join(err, c.CloseWrite())
+		}, "GET"},
+		{"it leaves", Limits{}, func(_ *stand, c *net.TCPConn) error { return c.CloseWrite() }, ""},
+		{"it is reset", Limits{}, func(_ *stand, c *net.TCPConn) error { _ = c.SetLinger(0); return c.Close() }, ""},
+		{"it is silent", Limits{Await: 50 * time.Millisecond}, func(*stand, *net.TCPConn) error { return nil }, ""},
+		{"it is dismissed", Limits{}, func(st *stand, _ *net.TCPConn) error { st.loop.Dismiss(); return nil }, ""},
+	} {
+		for _, first := range []bool{false, true} { // it happens before the wait begins, or during it
+			t.Run(c.name, func(t *testing.T) {
+				st := newStand(t, c.limits)
+				client, raw := st.pair()
+				handed := make(chan *stamp.Raw, 1)
+				begun := time.Now()
+				if first {
+					if err := c.do(st, client); err != nil {
+						t.Fatal(err)
+					}
+				}
+				st.loop.Await(raw, func(r *stamp.Raw) { handed <- r })
+				if !first {
+					if err := c.do(st, client); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.handed == "" {
+					eventually(t, "it is let go", func() bool { return st.loop.Open() == 0 })
+					if b, err := io.ReadAll(client); c.name != "it is reset" && (len(b) > 0 || err != nil) {
+						t.Errorf("client: got %q, %v, want its end", b, err)
+					}
+					if took := time.Since(begun); took < c.limits.Await {
+						t.Errorf("let go after %v, want %v", took, c.limits.Await)
+					}
+					return
+				}
+				r := <-handed
+				b := make([]byte, 16)
+				n, at, src, err := r.Recv(stamp.NewReceiver(), b)
+				if string(b[:n]) != c.handed || err != nil {
+					t.Errorf("got %q, %v, want %q", b[:n], err, c.handed)
+				}
+				if src == stamp.Kernel && at > stamp.Now() {
+					t.Errorf("its stamp is %v ahead", at.Sub(stamp.Now()))
+				}
+				_ = r.Close()
+				if n := st.loop.Open(); n != 0 {
+					t.Errorf("got %d open, want none", n)
+				}
+			})
+		}
+	}
+}
+
+// TestDismissLeavesStreams: they go on; only who is waited for goes, then and
+// later.
+func TestDismissLeavesStreams(t *testing.T) {
+	st := newStand(t, Limits{})
+	l := st.open("")
+	idle, raw := st.pair()
+	st.loop.Await(raw, func(*stamp.Raw) { t.Error("handed on") })
+	st.loop.Dismiss()
+	late, raw := st.pair()
+	st.loop.Await(raw, func(*stamp.Raw) { t.Error("handed on") })
+	for _, c := range []net.Conn{idle, late} {
+		if b, err := io.ReadAll(c); len(b) > 0 || err != nil {
+			t.Errorf("got %q, %v, want its end", b, err)
+		}
+	}
+	l.send("5\r\nhello\r\n")
+	l.say("0\r\n\r\n")
+	if e := l.end(); !e.Whole {
+		t.Errorf("end: got %+v, want a whole body", e)
+	}
+}
