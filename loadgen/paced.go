@@ -157,7 +157,8 @@ func (p *paced) skipped(i int) []result {
 	return out
 }
 
-func (p *paced) load(stage int) *matrix.OfferedLoad { return p.r.load(p.step, stage) }
+// load is what a stage offers, before anything was sent.
+func (p *paced) load(stage int) *matrix.OfferedLoad { return p.step.Cells()[stage].Offered }
 
 // drive sends, from the lead-in to the end of the last stage, and ends what is
 // then open.

@@ -26,7 +26,8 @@ type Step struct {
 	Concurrency int // of paced load: the bound on open streams
 	Repeat      int
 	Load        []Pace // of phase Offered; a cell each
-	Search      bool   // for the highest level at which the SLO holds
+	Arrival     Arrival
+	Search      bool // for the highest level at which the SLO holds
 	Fit         matrix.Fit
 	Estimate    time.Duration // 0 when it does not fit; of a prefill row, the most it may take before its last sample
 }
@@ -87,10 +88,10 @@ func (p *Plan) levels(cfg Config) []Step {
 	var out []Step
 	switch {
 	case len(cfg.Stages) > 0:
-		return []Step{{Phase: matrix.Offered, Concurrency: cfg.MaxOpen, Load: cfg.Stages}}
+		return []Step{{Phase: matrix.Offered, Concurrency: cfg.MaxOpen, Load: cfg.Stages, Arrival: cfg.Arrival}}
 	case cfg.paced():
 		for _, r := range cfg.Rates {
-			out = append(out, Step{Phase: matrix.Offered, Concurrency: cfg.MaxOpen, Load: []Pace{{r, cfg.Duration}}})
+			out = append(out, Step{Phase: matrix.Offered, Concurrency: cfg.MaxOpen, Load: []Pace{{r, cfg.Duration}}, Arrival: cfg.Arrival})
 		}
 	default:
 		for _, c := range p.Concurrency {
@@ -112,6 +113,41 @@ func (s Step) level() float64 {
 		return s.Load[0].Rate
 	}
 	return float64(s.Concurrency)
+}
+
+// Cells are those that the step makes, in their order, without numbers. Those of a
+// search are made as it finds its way; the first of them stands for it.
+func (s Step) Cells() []matrix.Cell {
+	one := matrix.Cell{
+		Type: "cell", V: matrix.Version, Phase: s.Phase, Context: s.Context, Concurrency: s.Concurrency,
+		Repeat: s.Repeat, Status: matrix.Valid, Warnings: []matrix.Warning{}, PerSecond: []float64{},
+	}
+	if s.Phase != matrix.Offered {
+		return []matrix.Cell{one}
+	}
+	var out []matrix.Cell
+	for i, l := range s.Load {
+		one.Offered = &matrix.OfferedLoad{Rate: l.Rate, Arrival: string(s.Arrival), Stage: i, LengthS: l.For.Seconds()}
+		out = append(out, one)
+	}
+	return out
+}
+
+// Have returns the step's cells among those of a run, when none of them needs a
+// second measurement; else nothing. A search looks for its cells itself.
+func (s Step) Have(run []matrix.Cell) []matrix.Cell {
+	if s.Search {
+		return nil
+	}
+	var out []matrix.Cell
+	for _, want := range s.Cells() {
+		i := slices.IndexFunc(run, func(c matrix.Cell) bool { return c.Same(&want) && c.Final() })
+		if i < 0 {
+			return nil
+		}
+		out = append(out, run[i])
+	}
+	return out
 }
 
 // prefillPrompt is the length of a prefill row's prompt: its label, but one

@@ -56,24 +56,9 @@ func howEnded(f *matrix.Footer) string {
 	return fmt.Sprintf("it had ended as %s at %s", f.Outcome, f.End.UTC().Format(time.RFC3339))
 }
 
-// measured reports whether the run that is resumed has the cell of a step.
+// measured reports whether the run that is resumed has the cells of a step.
 func (r *runner) measured(s Step) bool {
-	if r.deps.Resume == nil {
-		return false
-	}
-	if s.Search {
-		return false // it looks for its cells itself
-	}
-	want := r.blank(s)
-	for i := range max(len(s.Load), 1) {
-		if len(s.Load) > 0 {
-			want.Offered = r.load(s, i)
-		}
-		if !slices.ContainsFunc(r.deps.Resume.Cells, func(c matrix.Cell) bool { return c.Same(&want) && c.Final() }) {
-			return false
-		}
-	}
-	return true
+	return r.deps.Resume != nil && s.Have(r.deps.Resume.Cells) != nil
 }
 
 // sinceHeader is the time from the header line of a run to now. The first part's

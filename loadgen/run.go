@@ -458,22 +458,7 @@ func (r *runner) join(ctx context.Context, records []stream.Record) {
 }
 
 // blank is the cell of a step without numbers; of several stages the first's.
-func (r *runner) blank(s Step) matrix.Cell {
-	c := matrix.Cell{
-		Type: "cell", V: matrix.Version, Phase: s.Phase, Context: s.Context, Concurrency: s.Concurrency,
-		Repeat: s.Repeat, Status: matrix.Valid, Warnings: []matrix.Warning{}, PerSecond: []float64{},
-	}
-	if s.Phase == matrix.Offered {
-		c.Offered = r.load(s, 0)
-	}
-	return c
-}
-
-// load is what one stage of a step offers, before anything was sent.
-func (r *runner) load(s Step, stage int) *matrix.OfferedLoad {
-	l := s.Load[stage]
-	return &matrix.OfferedLoad{Rate: l.Rate, Arrival: string(r.cfg.Arrival), Stage: stage, LengthS: l.For.Seconds()}
-}
+func (r *runner) blank(s Step) matrix.Cell { return s.Cells()[0] }
 
 func (r *runner) redacted(err error) error {
 	var e *engine.Error

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,27 +12,26 @@ import (
 	"github.com/streamgauge/streamgauge/matrix"
 )
 
-// cellOf returns the cell of a step that needs no second measurement, nil when
-// there is none.
-func cellOf(s *loadgen.Step, have []matrix.Cell) *matrix.Cell {
-	want := matrix.Cell{Phase: s.Phase, Context: s.Context, Concurrency: s.Concurrency, Repeat: s.Repeat}
-	for i := range have {
-		if have[i].Same(&want) && have[i].Final() {
-			return &have[i]
-		}
-	}
-	return nil
-}
-
 // inFile counts the steps of a plan that a resumed run has.
 func inFile(p *loadgen.Plan, have []matrix.Cell) int {
 	n := 0
-	for i := range p.Steps {
-		if cellOf(&p.Steps[i], have) != nil {
+	for _, s := range p.Steps {
+		if s.Have(have) != nil {
 			n++
 		}
 	}
 	return n
+}
+
+// statuses are those of cells, each once.
+func statuses(cells []matrix.Cell) string {
+	var out []string
+	for _, c := range cells {
+		if s := string(c.Status); !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // printPlan prints what a run would do, with each cell's fit arithmetic.
@@ -46,9 +46,9 @@ func printPlan(w io.Writer, p *loadgen.Plan, have []matrix.Cell) error {
 			level = s.Level()
 		}
 		fmt.Fprintf(&b, "%-7s %8d × %-4s  ", s.Phase, s.Context, level)
-		switch c := cellOf(s, have); {
-		case c != nil:
-			fmt.Fprintf(&b, "in the file: %s\n", c.Status)
+		switch had := s.Have(have); {
+		case had != nil:
+			fmt.Fprintf(&b, "in the file: %s\n", statuses(had))
 		case s.Fit.OK && s.Phase == matrix.Prefill:
 			runs++
 			rows += s.Estimate

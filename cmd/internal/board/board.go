@@ -55,9 +55,6 @@ func Start(in, out *os.File, s Subject, live *loadgen.Live, stop func()) *Board 
 // Event takes what happened in the run.
 func (b *Board) Event(e loadgen.Event) { b.feed.add(note{at: time.Now(), event: e}) }
 
-// Say shows a sentence among the messages.
-func (b *Board) Say(text string) { b.feed.add(note{at: time.Now(), text: text}) }
-
 // Stopping shows that the run has been told to stop.
 func (b *Board) Stopping() { b.feed.add(note{at: time.Now(), stopping: true}) }
 
@@ -83,7 +80,6 @@ func (b *Board) Leave() {
 type note struct {
 	at       time.Time
 	event    loadgen.Event
-	text     string // "": the event
 	stopping bool
 }
 

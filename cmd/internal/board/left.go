@@ -1,7 +1,6 @@
 package board
 
 import (
-	"slices"
 	"time"
 
 	"github.com/streamgauge/streamgauge/loadgen"
@@ -26,13 +25,8 @@ type timed struct {
 
 func newClock(p *loadgen.Plan, have []matrix.Cell, now time.Time) clock {
 	c := clock{now: -1, at: now}
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		t := timed{phase: s.Phase, estimate: s.Estimate}
-		t.done = slices.ContainsFunc(have, func(c matrix.Cell) bool {
-			return c.Final() && c.Phase == s.Phase && c.Context == s.Context && c.Concurrency == s.Concurrency && c.Repeat == s.Repeat
-		})
-		c.steps = append(c.steps, t)
+	for _, s := range p.Steps {
+		c.steps = append(c.steps, timed{phase: s.Phase, estimate: s.Estimate, done: s.Have(have) != nil})
 	}
 	return c
 }

@@ -22,11 +22,11 @@ const (
 
 // key is a place in the matrix, whatever the repeat.
 type key struct {
-	phase                matrix.CellPhase
-	context, concurrency int
+	context int
+	column  column
 }
 
-func keyOf(s *loadgen.Step) key { return key{s.Phase, s.Context, s.Concurrency} }
+func keyOf(c *matrix.Cell) key { return key{c.Context, columnOf(c)} }
 
 // model is what the screen knows. Its methods return the model that follows; the
 // one before is not used again, they share what maps and slices hold.
@@ -62,7 +62,7 @@ func newModel(s Subject, now time.Time, st styles) model {
 		snap: loadgen.Snapshot{Stage: loadgen.Probing},
 	}
 	for _, c := range s.Cells {
-		m.cells[key{c.Phase, c.Context, c.Concurrency}] = c
+		m.cells[keyOf(&c)] = c
 	}
 	return m
 }
@@ -77,10 +77,8 @@ func (m model) noted(n note) model {
 	switch c := n.event.Cell; {
 	case n.stopping:
 		m.stopping = true
-	case n.text != "":
-		return m.said(n.text)
 	case c != nil:
-		m.cells[key{c.Phase, c.Context, c.Concurrency}] = *c
+		m.cells[keyOf(c)] = *c
 		m.clock.done(n.event.N-1, n.at)
 		return m.said(Summary(n.event))
 	case n.event.Message != "":
