@@ -1,7 +1,11 @@
 package loadgen
 
 import (
+	"fmt"
+	"io"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,4 +222,60 @@ func warned(c matrix.Cell, code string) bool {
 		}
 	}
 	return false
+}
+
+// deafTokenizer counts no tokens in messages.
+type deafTokenizer struct {
+	next  http.RoundTripper
+	asked atomic.Int32
+}
+
+func (d *deafTokenizer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path != "/tokenize" {
+		return d.next.RoundTrip(r)
+	}
+	d.asked.Add(1)
+	resp := &http.Response{
+		StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(`{"count":0,"max_model_len":32768,"tokens":[]}`)),
+	}
+	return resp, r.Body.Close()
+}
+
+// TestTokenizerThatCountsNothing: a /tokenize that finds no tokens in messages is
+// not believed, and not asked again; the usage of one-token requests makes the
+// prompts instead, also the one at the model's limit.
+func TestTokenizerThatCountsNothing(t *testing.T) {
+	for _, first := range []int{0, 1024} { // counted after the header, and before it
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
+			bubble(t, profile(t, "plain"), sim.Options{}, func(r *rig) {
+				deaf := &deafTokenizer{next: r.deps.Target.Transport}
+				r.deps.Target.Transport = deaf
+				cfg := Config{Contexts: []int{first, 2048}, Concurrency: []int{2}, Duration: 2 * time.Second, Settle: time.Second}
+				out := r.run(cfg)
+				for _, c := range out.Cells {
+					want(t, c, matrix.Valid, "", "")
+					if target := c.Context; target > 0 && (c.PromptTokens.V > target+engine.Tolerance(target) || c.PromptTokens.V < target-engine.Tolerance(target)) {
+						t.Errorf("%s %d: prompts of %d tokens", c.Phase, c.Context, c.PromptTokens.V)
+					}
+				}
+				if last := out.Cells[len(out.Cells)-1]; last.Phase != matrix.Prefill || last.Context != 32768 || last.PromptTokens.V >= 32768 {
+					t.Errorf("the last row is %s %d with %d tokens, want that of the limit, and not over it", last.Phase, last.Context, last.PromptTokens.V)
+				}
+				if n := deaf.asked.Load(); n != 2 {
+					t.Errorf("/tokenize was asked %d times, want two: by the probe, and for one prompt", n)
+				}
+				var said []string
+				for _, w := range out.Header.Warnings {
+					said = append(said, w.Code)
+				}
+				for _, n := range r.file().Notes {
+					said = append(said, n.Code)
+				}
+				if n := strings.Count(strings.Join(said, " "), "tokenize"); n != 1 {
+					t.Errorf("warnings and notes %v, want one about the tokenizer", said)
+				}
+			})
+		})
+	}
 }

@@ -93,16 +93,28 @@ func (r *runner) words(ctx context.Context, tokens, limit int) (int, error) {
 		probe++
 		return r.prompts.head(units, tokens, genProbe+probe) + r.prompts.primeTail(tokens, genProbe+probe) + r.prompts.ask
 	}
-	fit, err := engine.Calibrate(ctx, tokens, limit, text, func(ctx context.Context, text string) (int, error) {
-		return engine.CountTokens(ctx, r.deps.Target, r.info, engine.Prompt{
-			Endpoint: r.cfg.Endpoint, Text: text, Thinking: r.cfg.Thinking, MaxTokensKey: r.switches.MaxTokensKey,
-		})
-	})
+	fit, err := engine.Calibrate(ctx, tokens, limit, text, r.count)
 	if err != nil {
 		return 0, fmt.Errorf("prompt of %d tokens: %w", tokens, err)
 	}
 	r.lengths[key] = fit.Units
 	return fit.Units, nil
+}
+
+// count is the server's own count of a prompt. A tokenizer endpoint that knows the
+// server's plain texts and not its messages answers with 0 tokens: then, and from
+// then on, the usage of one-token requests is asked.
+func (r *runner) count(ctx context.Context, text string) (int, error) {
+	prompt := engine.Prompt{Endpoint: r.cfg.Endpoint, Text: text, Thinking: r.cfg.Thinking, MaxTokensKey: r.switches.MaxTokensKey}
+	n, err := engine.CountTokens(ctx, r.deps.Target, r.info, prompt)
+	if err != nil || n > 0 || text == "" || !r.info.HasTokenize {
+		return n, err
+	}
+	r.info.HasTokenize = false
+	if err := r.doubt("tokenize", fmt.Sprintf("the server's /tokenize counts %d tokens in a prompt of %d characters; the usage of one-token requests is taken instead", n, len(text))); err != nil {
+		return 0, err
+	}
+	return engine.CountTokens(ctx, r.deps.Target, r.info, prompt)
 }
 
 // Generations of a context's head. Each has a salt of its own.

@@ -206,8 +206,7 @@ func (r *runner) learn(ctx context.Context) error {
 	r.switches, err = engine.Negotiate(ctx, r.deps.Target, r.info, engine.Defaults(r.info.Kind, r.cfg.ForceLength), r.bodyInput("Hi", 1, "", false))
 	if err == nil && r.proxy != nil {
 		if fault := r.proxy.outOfPath(ctx, r.deps.Target.URL); fault != "" {
-			r.doubts = append(r.doubts, matrix.Warning{Code: "proxy_elsewhere", Message: fault})
-			r.tell(Event{Message: "warning: " + fault})
+			err = r.doubt("proxy_elsewhere", fault)
 		}
 	}
 	return err
@@ -410,6 +409,17 @@ func (r *runner) write(line any) error {
 
 func (r *runner) note(code, message string) error {
 	return r.write(matrix.Note{Type: "note", V: matrix.Version, AtNS: int64(stamp.Now() - r.start), Code: code, Message: message})
+}
+
+// doubt keeps a warning about the whole run: in its header, while that is not
+// written, else as a note.
+func (r *runner) doubt(code, message string) error {
+	r.tell(Event{Message: "warning: " + message})
+	if r.start == 0 {
+		r.doubts = append(r.doubts, matrix.Warning{Code: code, Message: message})
+		return nil
+	}
+	return r.note(code, message)
 }
 
 // stage publishes what the run is doing; until is when it will be over, 0 unknown.
