@@ -20,6 +20,8 @@ type Raw struct {
 	fd    int
 	user  bool
 	track track
+	at    Instant // of the last read
+	src   Source
 }
 
 // Detachable reports whether Detach can work: c is plain TCP on Linux.
@@ -48,7 +50,7 @@ func (c *Conn) Detach() (r *Raw, rest []byte, err error) {
 	if dup != nil {
 		return nil, nil, os.NewSyscallError("dup", dup)
 	}
-	r = &Raw{fd: fd, user: c.sock.recv == nil, track: c.sock.track}
+	r = &Raw{fd: fd, user: c.sock.recv == nil, track: c.sock.track, at: c.sock.at, src: c.sock.src}
 	if c.sock.recv.left() {
 		rest = append(rest, c.sock.recv.rest...)
 		c.sock.recv.drop()
@@ -58,8 +60,11 @@ func (c *Conn) Detach() (r *Raw, rest []byte, err error) {
 }
 
 // Attach gives the socket back to the runtime's poller; r is closed by it, also on
-// an error.
+// an error. Stamp tells the instant of the last read, whichever side made it.
 func (r *Raw) Attach() (*Conn, error) {
+	if r.fd < 0 {
+		return nil, net.ErrClosed
+	}
 	f := os.NewFile(uintptr(r.fd), "tcp")
 	r.fd = -1
 	defer f.Close()
@@ -68,7 +73,7 @@ func (r *Raw) Attach() (*Conn, error) {
 		return nil, err
 	}
 	c := wrap(conn, r.user, r.track.clk)
-	c.sock.track = r.track
+	c.sock.track, c.sock.at, c.sock.src = r.track, r.at, r.src
 	return c, nil
 }
 
@@ -107,10 +112,11 @@ func (r *Raw) Recv(rc *Receiver, p []byte) (int, Instant, Source, error) {
 	case n == 0:
 		return 0, 0, User, io.EOF
 	case r.user:
-		return int(n), Now(), User, nil
+		r.at, r.src = Now(), User
+	default:
+		r.at, r.src = r.track.place(m.stamp())
 	}
-	at, src := r.track.place(m.stamp())
-	return int(n), at, src, nil
+	return int(n), r.at, r.src, nil
 }
 
 // Send writes as much of p as the socket takes; syscall.EAGAIN when it takes
