@@ -85,7 +85,7 @@ func TestCancel(t *testing.T) {
 			wait.Go(func() { st.loop.Cancel(l.s, why) })
 		}
 		wait.Wait()
-		if e := l.end(); e.Err != why || e.Gone || e.Whole {
+		if e := l.end(); !errors.Is(e.Err, why) || e.Gone || e.Whole {
 			t.Errorf("end: got %+v, want %v", e, why)
 		}
 		if got := string(l.observed()); got != "hello" {
@@ -138,7 +138,7 @@ func TestClose(t *testing.T) {
 	st.loop.Close()
 	open = append(open, st.open("5\r\nhello\r\n"))
 	for _, l := range open {
-		if e := l.end(); e.Err != errClosed || e.Gone || e.Whole {
+		if e := l.end(); !errors.Is(e.Err, errClosed) || e.Gone || e.Whole {
 			t.Errorf("end: got %+v, want %v", e, errClosed)
 		}
 		if got, _ := l.rest(); got != head+"5\r\nhello\r\n" {
