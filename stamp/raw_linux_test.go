@@ -118,7 +118,7 @@ func TestDetachAndAttach(t *testing.T) {
 				t.Errorf("a read under a deadline: %v", err)
 			}
 			_ = c.Close()
-			if n, err := peer.Read(buf); n != 0 || err != io.EOF {
+			if n, err := peer.Read(buf); n != 0 || !errors.Is(err, io.EOF) {
 				t.Errorf("the peer: got %d, %v, want io.EOF", n, err)
 			}
 		})
@@ -256,7 +256,7 @@ func TestRawEndings(t *testing.T) {
 		if n, _, _, err := r.recv(t, buf); n != 1 || err != nil {
 			t.Errorf("got %d, %v, want the byte before the FIN", n, err)
 		}
-		if _, _, _, err := r.recv(t, buf); err != io.EOF || r.Readable() {
+		if _, _, _, err := r.recv(t, buf); !errors.Is(err, io.EOF) || r.Readable() {
 			t.Errorf("got %v, readable %v, want io.EOF", err, r.Readable())
 		}
 	})
