@@ -43,8 +43,10 @@ func crowd(n, at int, f func(i int)) {
 
 // TestChaosClients kills clients at random moments: no upstream stream, file or
 // goroutine may stay.
-func TestChaosClients(t *testing.T) {
-	w := sockets(t, Config{}, sim.Always(endless(3)))
+func TestChaosClients(t *testing.T) { onBothPaths(t, testChaosClients) }
+
+func testChaosClients(t *testing.T, on path) {
+	w := sockets(t, on(Config{}), sim.Always(endless(3)))
 	defer w.close()
 	kill := func(i int) {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
@@ -96,9 +98,11 @@ func TestChaosClients(t *testing.T) {
 
 // TestChaosUpstream kills the upstream at random moments: each body is broken,
 // none ends cleanly.
-func TestChaosUpstream(t *testing.T) {
+func TestChaosUpstream(t *testing.T) { onBothPaths(t, testChaosUpstream) }
+
+func testChaosUpstream(t *testing.T, on path) {
 	n := size(100, 500)
-	w := sockets(t, Config{}, func(i int, _ *sim.Played) sim.Script {
+	w := sockets(t, on(Config{}), func(i int, _ *sim.Played) sim.Script {
 		r := rand.New(rand.NewPCG(2, uint64(i)))
 		sc := script(fmt.Sprintf(`C("a") x%d every 1 from 1`, 1+r.IntN(20)))
 		sc.End = []sim.Ending{sim.Drop, sim.Reset}[r.IntN(2)]

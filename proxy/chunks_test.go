@@ -22,7 +22,9 @@ func TestEnclose(t *testing.T) {
 
 // Bodies of all sizes come through whichever buffer a read finds, and what fits
 // into one read is one chunk.
-func TestChunkSizes(t *testing.T) {
+func TestChunkSizes(t *testing.T) { onBothPaths(t, testChunkSizes) }
+
+func testChunkSizes(t *testing.T, on path) {
 	var sc sim.Script
 	var want []byte
 	sizes := []int{10, 300, 1000, 1100, 5000, 40, 40_000, 200, 2000, 3000, 3000, 10, 300_000, 1}
@@ -32,7 +34,7 @@ func TestChunkSizes(t *testing.T) {
 		sc.Writes = append(sc.Writes, sim.Write{At: time.Duration(i+1) * 10 * time.Millisecond, Bytes: b})
 	}
 	for _, user := range []bool{false, true} {
-		w := sockets(t, Config{UserStamps: user}, sim.Always(sc))
+		w := sockets(t, on(Config{UserStamps: user}), sim.Always(sc))
 		a := w.say(get("/x"))
 		w.close()
 		if !bytes.Equal(a.body, want) || a.err != nil {

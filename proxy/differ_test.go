@@ -221,9 +221,11 @@ func keys(m map[string]string) (out []string) {
 // TestAgainstReverseProxy sends the same requests through ours and through
 // net/http's ReverseProxy, to recording upstreams, and compares both
 // directions.
-func TestAgainstReverseProxy(t *testing.T) {
+func TestAgainstReverseProxy(t *testing.T) { onBothPaths(t, testAgainstReverseProxy) }
+
+func testAgainstReverseProxy(t *testing.T, on path) {
 	oursUp, theirsUp := newTwin(t), newTwin(t)
-	w := sockets(t, Config{Upstreams: []string{"http://" + oursUp.ln.Addr().String()}}, nil)
+	w := sockets(t, on(Config{Upstreams: []string{"http://" + oursUp.ln.Addr().String()}}), nil)
 	defer w.close()
 	target, err := url.Parse("http://" + theirsUp.ln.Addr().String())
 	if err != nil {

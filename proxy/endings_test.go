@@ -61,7 +61,9 @@ var leave = []struct {
 
 // TestR24 has the client leave in every phase: the upstream is aborted within
 // 50 ms, and the record says who left.
-func TestR24(t *testing.T) {
+func TestR24(t *testing.T) { onBothPaths(t, testR24) }
+
+func testR24(t *testing.T, on path) {
 	headersOnly := sim.Script{End: sim.Hang}
 	never := sim.Script{After: time.Hour, End: sim.Hang}
 	afterLast := script(`C("a")@1`)
@@ -86,7 +88,7 @@ func TestR24(t *testing.T) {
 				// of three counts.
 				var took time.Duration
 				for range 3 {
-					if took = leaveIn(t, phase.sc, phase.raw, phase.read, phase.metric, how.do); took <= 50*time.Millisecond {
+					if took = leaveIn(t, on, phase.sc, phase.raw, phase.read, phase.metric, how.do); took <= 50*time.Millisecond {
 						return
 					}
 				}
@@ -97,9 +99,9 @@ func TestR24(t *testing.T) {
 }
 
 // leaveIn has a client leave and returns how long the upstream took to see it.
-func leaveIn(t *testing.T, sc sim.Script, raw string, read int, metric string, leave func(*testing.T, net.Conn)) time.Duration {
+func leaveIn(t *testing.T, on path, sc sim.Script, raw string, read int, metric string, leave func(*testing.T, net.Conn)) time.Duration {
 	t.Helper()
-	w := sockets(t, Config{}, sim.Always(sc))
+	w := sockets(t, on(Config{}), sim.Always(sc))
 	defer w.close()
 	c, _ := openStream(t, w, raw, read)
 	defer c.Close()
@@ -122,9 +124,11 @@ func leaveIn(t *testing.T, sc sim.Script, raw string, read int, metric string, l
 	return took
 }
 
-func TestKeepHalfClosed(t *testing.T) {
+func TestKeepHalfClosed(t *testing.T) { onBothPaths(t, testKeepHalfClosed) }
+
+func testKeepHalfClosed(t *testing.T, on path) {
 	sc := script(r1)
-	w := sockets(t, Config{KeepHalfClosed: true}, sim.Always(sc))
+	w := sockets(t, on(Config{KeepHalfClosed: true}), sim.Always(sc))
 	defer w.close()
 	c, br := openStream(t, w, chat(), 0)
 	defer c.Close()
@@ -165,7 +169,9 @@ func TestClientLeavesInItsBody(t *testing.T) {
 }
 
 // TestUpstreamDies: the client must see a broken body, in every framing.
-func TestUpstreamDies(t *testing.T) {
+func TestUpstreamDies(t *testing.T) { onBothPaths(t, testUpstreamDies) }
+
+func testUpstreamDies(t *testing.T, on path) {
 	for _, framing := range []struct {
 		name string
 		f    sim.Framing
@@ -181,7 +187,7 @@ func TestUpstreamDies(t *testing.T) {
 					sc := script(`C("a")@1 | C("b")@2 | C("c")@3`)
 					sc.Framing, sc.End, sc.EndAt = framing.f, end.e, 5*time.Millisecond
 					sc.Length = 5000
-					w := sockets(t, Config{}, sim.Always(sc))
+					w := sockets(t, on(Config{}), sim.Always(sc))
 					defer w.close()
 					a := w.say(strings.Replace(chat(), "HTTP/1.1", proto, 1))
 					if a.err == nil {
@@ -264,8 +270,10 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestPoolFull(t *testing.T) {
-	w := sockets(t, Config{MaxConns: 1}, sim.Always(endless(5)))
+func TestPoolFull(t *testing.T) { onBothPaths(t, testPoolFull) }
+
+func testPoolFull(t *testing.T, on path) {
+	w := sockets(t, on(Config{MaxConns: 1}), sim.Always(endless(5)))
 	defer w.close()
 	c, _ := openStream(t, w, chat(), 100)
 	defer c.Close()
@@ -313,9 +321,11 @@ func TestSilence(t *testing.T) {
 
 // TestSlowReader: a client that stops reading costs bounded memory and is cut
 // when a write to it takes too long.
-func TestSlowReader(t *testing.T) {
+func TestSlowReader(t *testing.T) { onBothPaths(t, testSlowReader) }
+
+func testSlowReader(t *testing.T, on path) {
 	sc := sim.Script{Writes: []sim.Write{{Bytes: bytes.Repeat([]byte("x"), 64<<20)}}, End: sim.Hang}
-	w := sockets(t, Config{ClientWrite: 200 * time.Millisecond}, sim.Always(sc))
+	w := sockets(t, on(Config{ClientWrite: 200 * time.Millisecond}), sim.Always(sc))
 	defer w.close()
 	c, _ := openStream(t, w, chat(), 10)
 	defer c.Close()
@@ -327,7 +337,9 @@ func TestSlowReader(t *testing.T) {
 
 // TestShutdown: what is open goes on for the drain period and is cut then;
 // nothing new is taken.
-func TestShutdown(t *testing.T) {
+func TestShutdown(t *testing.T) { onBothPaths(t, testShutdown) }
+
+func testShutdown(t *testing.T, on path) {
 	t.Run("streams that end in time are whole", func(t *testing.T) {
 		sc := script(r1)
 		bubble(t, Config{Drain: 10 * time.Second}, sim.Always(sc), func(t *testing.T, w *world) {
@@ -347,7 +359,7 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 	t.Run("others are cut", func(t *testing.T) {
-		w := sockets(t, Config{Drain: 50 * time.Millisecond}, sim.Always(endless(5)))
+		w := sockets(t, on(Config{Drain: 50 * time.Millisecond}), sim.Always(endless(5)))
 		c, br := openStream(t, w, chat(), 100)
 		defer c.Close()
 		w.close()
@@ -362,7 +374,7 @@ func TestShutdown(t *testing.T) {
 		wantLogged(t, w, `"drain":"50ms","open":1,"message":"draining`, `"ended":0,"cut":1,"message":"drained"`)
 	})
 	t.Run("a kept connection is refused", func(t *testing.T) {
-		w := sockets(t, Config{}, func(n int, _ *sim.Played) sim.Script {
+		w := sockets(t, on(Config{}), func(n int, _ *sim.Played) sim.Script {
 			if n == 0 {
 				return endless(5)
 			}
@@ -390,7 +402,7 @@ func TestShutdown(t *testing.T) {
 		_ = held.Close()
 	})
 	t.Run("an idle connection is closed, a new one refused", func(t *testing.T) {
-		w := sockets(t, Config{}, func(n int, _ *sim.Played) sim.Script {
+		w := sockets(t, on(Config{}), func(n int, _ *sim.Played) sim.Script {
 			if n == 0 {
 				return endless(5)
 			}
@@ -459,8 +471,10 @@ func settles(t *testing.T, n, fds, routines int) {
 
 // TestAbandoned: headers, then nothing, each abandoned by its client. Nothing
 // may stay behind.
-func TestAbandoned(t *testing.T) {
-	w := sockets(t, Config{}, sim.Always(sim.Script{End: sim.Hang}))
+func TestAbandoned(t *testing.T) { onBothPaths(t, testAbandoned) }
+
+func testAbandoned(t *testing.T, on path) {
+	w := sockets(t, on(Config{}), sim.Always(sim.Script{End: sim.Hang}))
 	defer w.close()
 	round := func(n int) {
 		for range n {

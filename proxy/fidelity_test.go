@@ -153,7 +153,9 @@ func TestUpstreamPath(t *testing.T) {
 
 // TestResponseFidelity compares what the client got with what the upstream sent.
 // fasthttp writes some fields first, so the order of fields is not compared.
-func TestResponseFidelity(t *testing.T) {
+func TestResponseFidelity(t *testing.T) { onBothPaths(t, testResponseFidelity) }
+
+func testResponseFidelity(t *testing.T, on path) {
 	for _, c := range []struct{ name, method, sent, want string }{
 		{"no default is added", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", ""},
 		{"date and server are the engine's", "GET", "HTTP/1.1 200 OK\r\ndate: Mon, 01 Jan 2024 00:00:00 GMT\r\nserver: uvicorn\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
@@ -179,7 +181,7 @@ func TestResponseFidelity(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			up := recordRaw(t, c.sent)
-			w := sockets(t, Config{Upstreams: []string{"http://" + up.ln.Addr().String()}}, nil)
+			w := sockets(t, on(Config{Upstreams: []string{"http://" + up.ln.Addr().String()}}), nil)
 			defer w.close()
 			conn, err := w.dial()
 			if err != nil {

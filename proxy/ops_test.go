@@ -172,8 +172,10 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 	}
 }
 
-func TestRecords(t *testing.T) {
-	w := sockets(t, Config{}, sim.Always(script(r1)))
+func TestRecords(t *testing.T) { onBothPaths(t, testRecords) }
+
+func testRecords(t *testing.T, on path) {
+	w := sockets(t, on(Config{}), sim.Always(script(r1)))
 	defer w.close()
 	ids := func(a answer) (out []string) {
 		for line := range bytes.Lines(a.body) {
@@ -230,8 +232,10 @@ func TestRecords(t *testing.T) {
 }
 
 // TestNothingIsAddedToTheWire: a record needs an id, the request does not get one.
-func TestNothingIsAddedToTheWire(t *testing.T) {
-	w := sockets(t, Config{}, sim.Always(script(r1)))
+func TestNothingIsAddedToTheWire(t *testing.T) { onBothPaths(t, testNothingIsAddedToTheWire) }
+
+func testNothingIsAddedToTheWire(t *testing.T, on path) {
+	w := sockets(t, on(Config{}), sim.Always(script(r1)))
 	defer w.close()
 	a := w.say(chat())
 	if h := w.up.Played()[0].Header; len(h) != 1 || h.Get("Content-Length") == "" {
@@ -433,7 +437,9 @@ func TestLeastLoaded(t *testing.T) {
 
 // TestUpgrade joins the connections after a 101, and never gives the upgraded
 // one to another request.
-func TestUpgrade(t *testing.T) {
+func TestUpgrade(t *testing.T) { onBothPaths(t, testUpgrade) }
+
+func testUpgrade(t *testing.T, on path) {
 	ln := loopbackListener(t)
 	done := make(chan struct{})
 	go func() {
@@ -463,7 +469,7 @@ func TestUpgrade(t *testing.T) {
 		}
 	}()
 	defer func() { _ = ln.Close(); <-done }()
-	w := sockets(t, Config{Upstreams: []string{"http://" + ln.Addr().String()}}, nil)
+	w := sockets(t, on(Config{Upstreams: []string{"http://" + ln.Addr().String()}}), nil)
 	defer w.close()
 	c, err := w.dial()
 	if err != nil {

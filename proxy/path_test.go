@@ -21,9 +21,11 @@ import (
 
 // TestNothingMerges: on sockets no more events come together through the proxy
 // than on the direct path, and 2 %. (In virtual time, TestR22, none do.)
-func TestNothingMerges(t *testing.T) {
+func TestNothingMerges(t *testing.T) { onBothPaths(t, testNothingMerges) }
+
+func testNothingMerges(t *testing.T, on path) {
 	sc := script(`C("a") x250 every 2 from 2 | FIN("stop") D@501`)
-	w := sockets(t, Config{}, sim.Always(sc))
+	w := sockets(t, on(Config{}), sim.Always(sc))
 	defer w.close()
 	merged := func(a answer) (n int) {
 		if !bytes.Equal(a.body, bytesOf(sc)) {
