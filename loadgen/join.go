@@ -187,6 +187,8 @@ func (p *proxyRecords) join(ctx context.Context, lives []*life) (joined, missing
 		rec := got[l.rec.ID]
 		switch {
 		case l.sent == 0: // it never got to the server
+		case rec != nil && !rec.SentMonoNS.OK && len(l.log) == 0:
+			joined++ // it got to the proxy and, ended by us, no further: there is nothing to adopt
 		case rec == nil || !rec.SentMonoNS.OK || len(rec.EventLog) != rec.GeneratedEvents:
 			missing++
 		default:

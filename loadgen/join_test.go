@@ -138,6 +138,37 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestJoinOfWhatWentNoFurther: a request that we took back while the proxy was
+// connecting for it has a record like any other. One of a stream with events and
+// no instant of its sending is none to measure by.
+func TestJoinOfWhatWentNoFurther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours := func(id string, events int) *life {
+			l := &life{rec: &stream.Record{ID: id, End: stream.Cancelled}, sent: stamp.Now(), onset: clean}
+			l.log = make([]stream.Event, events)
+			return l
+		}
+		theirs := func(id string) []byte {
+			rec := stream.NewMeter(stream.Options{}).Finish(stream.Cause{Kind: stream.Gone}, stamp.Now())
+			rec.ID = id
+			return append(rec.Append(nil), '\n')
+		}
+		p := &proxyRecords{base: "http://proxy.test", http: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			w.Write(append(theirs("taken back"), theirs("odd")...))
+			return w.Result(), nil
+		})}}
+		back, odd, lost := ours("taken back", 0), ours("odd", 3), ours("lost", 0)
+		joined, missing, fault := p.join(t.Context(), []*life{back, odd, lost})
+		if joined != 1 || missing != 2 || fault != "" {
+			t.Errorf("%d joined, %d missing (%s); want the one that went no further, and two", joined, missing, fault)
+		}
+		if back.rec.Stamps != "" || back.rec.End != stream.Cancelled {
+			t.Errorf("the stream became %+v, want it as it was", back.rec)
+		}
+	})
+}
+
 func (r *rig) byID(id string) sim.Request {
 	for _, q := range r.srv.Truth().Requests() {
 		if q.ID == id {
