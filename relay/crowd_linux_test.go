@@ -8,9 +8,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/streamgauge/streamgauge/stamp"
 )
 
 // randomBody is a body in random chunks, and the data in it.
@@ -155,4 +160,57 @@ func openFDs(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(d)
+}
+
+// TestStaleEvents: an event of a slot's earlier stream, or of an empty slot, touches
+// nobody.
+func TestStaleEvents(t *testing.T) {
+	s := &Stream{slot: 1, gen: 7}
+	l := &Loop{streams: []*Stream{nil, s}}
+	event := func(slot, side int32, gen int32) unix.EpollEvent {
+		return unix.EpollEvent{Events: unix.EPOLLIN, Fd: slot<<1 | side, Pad: gen}
+	}
+	l.look([]unix.EpollEvent{event(0, 0, 7), event(1, 0, 6), event(1, 1, 8), event(1, 1, 7), event(1, 0, 7)})
+	want := []touched{{s, true, unix.EPOLLIN}, {s, false, unix.EPOLLIN}}
+	if !slices.Equal(l.touched, want) {
+		t.Errorf("got %v, want %v", l.touched, want)
+	}
+}
+
+// TestNobodyIsLeftInTheSet: sockets leave the loop's set when they leave the loop,
+// though they live on: the engine's in the pool, the client's with who got it.
+func TestNobodyIsLeftInTheSet(t *testing.T) {
+	st := newStand(t, Limits{})
+	l := st.open("")
+	client, raw := st.pair()
+	handed := make(chan *stamp.Raw, 1)
+	st.loop.Await(raw, func(r *stamp.Raw) { handed <- r })
+	if got := watched(t, st.loop); got != 4 {
+		t.Errorf("got %d sockets in the set, want the loop's own and three", got)
+	}
+	l.say("0\r\n\r\n")
+	if e := l.end(); !e.Whole || l.pool.Stats().Idle != 1 {
+		t.Fatalf("end: got %+v, want a whole body and the connection kept", e)
+	}
+	if _, err := io.WriteString(client, "GET"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := (<-handed).Attach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := watched(t, st.loop); got != 1 {
+		t.Errorf("got %d sockets in the set, want the loop's own", got)
+	}
+}
+
+// watched is how many sockets a loop's set has, by the kernel.
+func watched(t *testing.T, l *Loop) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", l.epoll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(b, []byte("tfd:"))
 }

@@ -143,6 +143,17 @@ func TestHalfClosedStays(t *testing.T) {
 			t.Error("the stream ended")
 		}
 	})
+	t.Run("RST, silent", func(t *testing.T) {
+		st := newStand(t, Limits{})
+		l := st.open("", halfClosedStays)
+		l.read(len(head))
+		if err := leave[1].do(l.client); err != nil {
+			t.Fatal(err)
+		}
+		if e := l.end(); !e.Gone { // nothing more needs to be sent
+			t.Errorf("end: got %+v, want the client gone", e)
+		}
+	})
 	for _, how := range leave[:2] {
 		t.Run(how.name, func(t *testing.T) {
 			st := newStand(t, Limits{})
@@ -231,6 +242,40 @@ func TestEndWhileFull(t *testing.T) {
 			}
 			if e := l.end(); e.Whole != c.whole || e.Gone || !c.whole && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
 				t.Errorf("end: got %+v, want whole %v", e, c.whole)
+			}
+		})
+	}
+}
+
+// TestEndBehindPending: an end that is known while bytes wait for the client is told
+// when it has them, whichever end it is.
+func TestEndBehindPending(t *testing.T) {
+	long := strings.Repeat("x", 16<<20) // more than a socket takes
+	for _, c := range []struct {
+		name, early, want string
+		whole             bool
+	}{
+		{"whole", "5\r\nhello\r\n0\r\nX: 1\r\n\r\n", "5\r\nhello\r\n0\r\nX: 1\r\n\r\n", true},
+		{"malformed", "5\r\nhello\r\nzz", "5\r\nhello\r\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st := newStand(t, Limits{})
+			l := st.prepare(c.early)
+			st.loop.Carry(l.s, []byte(long))
+			if !l.open() {
+				t.Fatal("it ended before the client had anything")
+			}
+			if got := string(l.observed()); got != "hello" {
+				t.Errorf("observed: got %q, want hello", got)
+			}
+			if got := l.read(len(long) + len(c.want)); got != long+c.want {
+				t.Errorf("client: got …%q, want …%q", got[len(long):], c.want)
+			}
+			if e := l.end(); e.Whole != c.whole || e.Gone || (e.Err == nil) != c.whole || errors.Is(e.Err, io.ErrUnexpectedEOF) {
+				t.Errorf("end: got %+v, want whole %v", e, c.whole)
+			}
+			if got, _ := l.rest(); got != "" {
+				t.Errorf("client: got %q behind the end", got)
 			}
 		})
 	}

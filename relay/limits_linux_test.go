@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +39,29 @@ func TestIdleLimit(t *testing.T) {
 	}
 	if got, want := l.observed(), bytes.Repeat([]byte("ok"), 16); !bytes.Equal(got, want) {
 		t.Errorf("observed: got %q, want all that came", got)
+	}
+}
+
+// TestIdleLimitAfterAStall: what an engine sent while its client did not read was
+// received late and is stamped long ago. Its silence begins when it was read.
+func TestIdleLimitAfterAStall(t *testing.T) {
+	const idle = 400 * time.Millisecond
+	st := newStand(t, Limits{Idle: idle})
+	l := st.prepare("")
+	long := strings.Repeat("x", 16<<20) // more than the client's socket takes
+	st.loop.Carry(l.s, []byte(long))
+	l.say("5\r\nhello\r\n")
+	<-time.After(2 * idle)
+	if !l.open() {
+		t.Fatal("the stream ended while its client was slow")
+	}
+	l.read(len(long) + len("5\r\nhello\r\n"))
+	read := time.Now()
+	if e := l.end(); !errors.Is(e.Err, os.ErrDeadlineExceeded) {
+		t.Errorf("end: got %+v, want the deadline", e)
+	}
+	if took := time.Since(read); took < idle/2 {
+		t.Errorf("ended %v after the client had all, want %v of silence", took, idle)
 	}
 }
 

@@ -439,7 +439,7 @@ func (l *Loop) engine(s *Stream) {
 		l.finish(s, End{Err: err})
 		return
 	}
-	s.quiet = at
+	s.quiet = max(s.quiet, at) // what waited for a slow client came long ago
 	tail, used, spans, err := s.Up.Scan(p[:n], l.spans[:0])
 	l.spans = spans
 	over, end := s.forward(s.outgoing(p, tail, p[tail:used]), at, err)
