@@ -136,7 +136,7 @@ func (b *beats) beat(event []byte) {
 // prints what each costs the proxy without detectors. STREAMGAUGE_MEMORY=5000 is
 // the larger run. The limit is a guard, some way above what is measured.
 func TestMemoryPerStream(t *testing.T) {
-	n, limit := 1000, int64(44<<10)
+	n, limit := 1000, int64(24<<10)
 	if s := os.Getenv("STREAMGAUGE_MEMORY"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
