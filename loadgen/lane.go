@@ -23,7 +23,7 @@ import (
 // stamp of our own would be another one, and bytes that came together would seem
 // to have come one after the other: then the buffer must hold a whole backlog.
 const (
-	readSize     = 4 << 10
+	readSize     = 2 << 10
 	readSizeUser = 32 << 10
 	maxErrorBody = 64 << 10
 )
