@@ -154,5 +154,23 @@ func parseStat(line string) (process, error) {
 	}, nil
 }
 
+// peakOf is the most memory that a process has had, bytes; 0 when it has ended.
+func peakOf(pid int) int {
+	p, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(p), "VmHWM:")
+	f := strings.Fields(rest)
+	if len(f) < 2 || f[1] != "kB" {
+		return 0
+	}
+	n, err := strconv.Atoi(f[0])
+	if err != nil {
+		return 0
+	}
+	return n << 10
+}
+
 // tail is the end of p, at most n bytes.
 func tail(p []byte, n int) []byte { return p[max(len(p)-n, 0):] }

@@ -94,6 +94,26 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+// TestSpend: the peak is the program's own, not that of the process that started
+// it, which holds more here.
+func TestSpend(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
+	held := make([]byte, 64<<20)
+	for i := range held {
+		held[i] = 1
+	}
+	c, out, err := spend(exec.CommandContext(t.Context(), "sh", "-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo done"))
+	if err != nil || string(out) != "done\n" {
+		t.Fatalf("%q, %v", out, err)
+	}
+	if c.rss == 0 || c.rss > 32<<20 || c.cpu < 50*time.Millisecond {
+		t.Errorf("%d bytes and %v, want some MB and what a shell takes to count", c.rss, c.cpu)
+	}
+	runtime.KeepAlive(held)
+}
+
 // TestWatchGroup: what a program's children use is the program's.
 func TestWatchGroup(t *testing.T) {
 	if runtime.GOOS != "linux" {

@@ -136,20 +136,36 @@ type cost struct {
 	rss   int // peak, bytes
 }
 
-// spend runs a program to its end.
+// spend runs a program to its end. Its peak memory is read while it runs: what the
+// system tells at the end (ru_maxrss) is at least what this process had when it
+// started the other.
 func spend(cmd *exec.Cmd) (cost, []byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	c := cost{began: time.Now()}
-	if err := cmd.Run(); err != nil {
-		return c, nil, fmt.Errorf("%s: %w\n%s%s", filepath.Base(cmd.Path), err, stdout.Bytes(), stderr.Bytes())
+	if err := cmd.Start(); err != nil {
+		return c, nil, err
 	}
-	c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.rss = max(c.rss, peakOf(cmd.Process.Pid))
+			continue
+		case err := <-done:
+			if err != nil {
+				return c, nil, fmt.Errorf("%s: %w\n%s%s", filepath.Base(cmd.Path), err, stdout.Bytes(), stderr.Bytes())
+			}
+		}
+		break
+	}
+	if c.rss == 0 {
 		return c, nil, errors.New("this system does not tell a process's peak memory")
 	}
-	c.rss = int(u.Maxrss) << 10
+	c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return c, stdout.Bytes(), nil
 }
 
