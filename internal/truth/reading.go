@@ -58,7 +58,7 @@ func readingOf(run *matrix.Run, log map[string]sent, left map[string]int64, rest
 			continue
 		}
 		at, sentOn := left[rec.ID]
-		if !ok || !sentOn || len(s.Emits) == 0 {
+		if !ok || !sentOn || at == 0 || len(s.Emits) == 0 {
 			return r, fmt.Errorf("stream %s has tokens, but no place in the emitter's log or no instant of its request", rec.ID)
 		}
 		tokens += emitted(s, open, end, &gaps)

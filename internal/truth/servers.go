@@ -171,6 +171,9 @@ func startProxy(ctx context.Context, dir, upstream string, pin []string, user bo
 func (p *proxyServer) instants(ctx context.Context) (map[string][]instant, error) {
 	all := make(map[string][]instant)
 	err := p.records(ctx, func(r *stream.Record) {
+		if !r.SentRealNS.OK {
+			return // it was never sent on: the stream is missed where it is looked for
+		}
 		for _, e := range r.EventLog {
 			all[r.ID] = append(all[r.ID], instant{ns: r.SentRealNS.V + e[0], coalesced: e[2] != 0, kernel: r.Stamps == "kernel"})
 		}
@@ -178,7 +181,7 @@ func (p *proxyServer) instants(ctx context.Context) (map[string][]instant, error
 	return all, err
 }
 
-// records visits the records since the last call. Each has its sent_real_ns.
+// records visits the records since the last call.
 func (p *proxyServer) records(ctx context.Context, visit func(*stream.Record)) error {
 	url := "http://" + p.admin + "/records?events=1&since=" + p.cursor
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -196,16 +199,13 @@ func (p *proxyServer) records(ctx context.Context, visit func(*stream.Record)) e
 		if err := json.Unmarshal(b, &r); err != nil {
 			return err
 		}
-		if !r.SentRealNS.OK {
-			return fmt.Errorf("record %s has no sent_real_ns", r.ID)
-		}
 		visit(&r)
 		return nil
 	})
 }
 
-// await notes when the proxy sent each of n streams on, by their ids: the record
-// of one whose client has just left may be on its way.
+// await notes when the proxy sent each of n streams on, by their ids, 0 when its
+// client had left before: the record of one that has just left may be on its way.
 func (p *proxyServer) await(ctx context.Context, n int, left map[string]int64) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
