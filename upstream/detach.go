@@ -26,24 +26,28 @@ type Detached struct {
 var ErrAttached = errors.New("the response cannot be detached")
 
 // Detach ends the Response and hands over its socket. Only plain TCP on Linux has
-// one, only a body in chunks tells by its own bytes where it ends, and one that is
-// here whole has no need of it: everything else is ErrAttached, and the Response
-// goes on. After another error, as after
-// success, it is closed; the context is no longer watched.
+// one, only a body in chunks tells by its own bytes where it ends, one that is here
+// whole has no need of it, and without a free descriptor there is no way out:
+// everything else is ErrAttached, and the Response goes on. After another error, as
+// after success, it is closed; the context is no longer watched.
 func (r *Response) Detach() (*Detached, error) {
 	early := r.c.in[r.c.r:r.c.w:r.c.w]
 	if r.frame.kind != byChunks || r.ended || !r.c.Detachable() || bytes.HasSuffix(early, []byte("0\r\n\r\n")) {
 		return nil, ErrAttached
 	}
+	if r.isClosed() {
+		return nil, ErrClosed // its connection may be another's by now
+	}
 	d := &Detached{Early: early, At: r.HeadersAt, Source: r.HeadersSource,
 		chunks: r.chunks, client: r.client, reuse: r.frame.reuse}
-	if !r.release() {
-		return nil, ErrClosed
-	}
 	raw, rest, err := r.c.Conn.Detach()
+	if err != nil && r.cancelCause() == nil {
+		return nil, ErrAttached
+	}
+	r.release()
 	if err != nil || r.cause != nil {
 		if raw != nil {
-			_ = raw.Close() // Cancel came first; the socket it closed is this one's too
+			_ = raw.Abort() // Cancel came in between, and this is the socket it meant
 		}
 		r.client.drop(r.c, true)
 		return nil, r.fail(err)
@@ -51,6 +55,12 @@ func (r *Response) Detach() (*Detached, error) {
 	d.Raw = raw
 	d.Early = append(d.Early, rest...)
 	return d, nil
+}
+
+func (r *Response) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
 }
 
 // Span is a range of bytes.

@@ -113,6 +113,43 @@ func TestAttached(t *testing.T) {
 	})
 }
 
+// TestNoDescriptorToDetachWith: at the limit a response stays what it is, and is not
+// lost.
+func TestNoDescriptorToDetachWith(t *testing.T) {
+	goOn := make(chan struct{})
+	s := serveRaw(t, func(_ int, c *net.TCPConn) {
+		if _, _, err := readRequest(bufio.NewReader(c)); err == nil {
+			io.WriteString(c, chunkedHead+"5\r\nhello\r\n")
+			<-goOn
+			io.WriteString(c, "0\r\n\r\n")
+		}
+	})
+	c := s.client(t)
+	r, err := c.Do(context.Background(), post("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := r.Detach()
+	if back := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); back != nil {
+		t.Fatal(back)
+	}
+	if d != nil || !errors.Is(err, ErrAttached) {
+		t.Fatalf("got %v, %v, want ErrAttached", d, err)
+	}
+	close(goOn)
+	if got := bodyOf(t, r); got != "hello" {
+		t.Errorf("got %q, want hello", got)
+	}
+	wantStats(t, c, 1, 1)
+}
+
 // TestDetachTooLate: a response that is closed or cancelled gives no socket, and
 // its connection is counted off once.
 func TestDetachTooLate(t *testing.T) {
@@ -152,6 +189,44 @@ func TestDetachTooLate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDetachAgainstCancel: whichever comes first, the connection ends once, and the
+// server sees a reset.
+func TestDetachAgainstCancel(t *testing.T) {
+	seen := make(chan error, 1)
+	s := serveRaw(t, func(_ int, c *net.TCPConn) {
+		if _, _, err := readRequest(bufio.NewReader(c)); err == nil {
+			io.WriteString(c, chunkedHead+"5\r\nhello\r\n")
+			_, err = io.Copy(io.Discard, c)
+			seen <- err
+		}
+	})
+	c := s.client(t)
+	detached := 0
+	for i := range 300 {
+		ctx, cancel := context.WithCancel(context.Background())
+		r, err := c.Do(ctx, post("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go cancel()
+		d, err := r.Detach()
+		switch {
+		case err == nil:
+			detached++
+			d.Drop()
+		case errors.Is(err, ErrAttached):
+			t.Fatalf("round %d: a cancelled response goes on", i)
+		}
+		if err := <-seen; !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("round %d: the server got %v, want a reset", i, err)
+		}
+		r.Close()
+		cancel()
+	}
+	wantStats(t, c, 0, 0)
+	t.Logf("%d of 300 came before the cancel", detached)
 }
 
 // hanging serves one request of a connection and then waits for its end.
