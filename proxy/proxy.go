@@ -55,6 +55,7 @@ type Proxy struct {
 	open      map[*exchange]struct{}
 	draining  bool
 	cut       int // requests that the end of the drain cut
+	ebb       ebb
 	listeners []net.Listener
 	empty     chan struct{} // closed when draining and nothing is open
 	hijacked  sync.WaitGroup
@@ -225,6 +226,7 @@ func (p *Proxy) admit(x *exchange) bool {
 		return false
 	}
 	p.open[x] = struct{}{}
+	p.ebb.open(len(p.open))
 	return true
 }
 
@@ -233,6 +235,7 @@ func (p *Proxy) forget(x *exchange) {
 	defer p.openMu.Unlock()
 	_, was := p.open[x]
 	delete(p.open, x)
+	p.ebb.open(len(p.open))
 	if was && p.draining && len(p.open) == 0 {
 		close(p.empty)
 	}
@@ -330,6 +333,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.relays.close()
 
 	p.stop()
+	p.ebb.stop()
 	p.background.Wait()
 	close(p.live.done)
 	adminErr := p.admin.ShutdownWithContext(ctx)
