@@ -211,7 +211,7 @@ func (p *Proxy) resume(client *stamp.Raw, early []byte) {
 	defer p.resumed.Done()
 	conn, err := client.Attach()
 	if err != nil {
-		p.log.Warn().Err(err).Msg("a client's connection could not be kept")
+		p.faults.Warn().Err(err).Msg("a client's connection could not be kept")
 		return
 	}
 	conn.SetWriteLimit(p.cfg.ClientWrite)

@@ -136,3 +136,40 @@ func TestManyCarried(t *testing.T) {
 		}
 	})
 }
+
+// TestFactsDoNotHoldTheLoop: a request's body whose scan is still going on when the
+// first token comes holds up the metrics of its own stream, not the other streams.
+func TestFactsDoNotHoldTheLoop(t *testing.T) {
+	first := make(chan struct{})
+	w := sockets(t, Config{}, func(_ int, p *sim.Played) sim.Script {
+		if p.Header.Get("X-First") == "" {
+			return endless(5)
+		}
+		<-first
+		return script(`C("a")@50 | FIN("stop") D@60`)
+	})
+	defer w.close()
+	scanned := make(chan answer, 1)
+	go func() { scanned <- w.say(chat("X-First: 1")) }()
+	var o *observer
+	eventually(t, "its request is observed", func() bool {
+		w.p.openMu.Lock()
+		defer w.p.openMu.Unlock()
+		for x := range w.p.open {
+			o = x.shown.Load()
+		}
+		return o != nil
+	})
+	o.facts.Add(1)
+	close(first)
+	c, br := openStream(t, w, chat(), 0)
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.CopyN(io.Discard, br, 5000); err != nil {
+		t.Errorf("another stream: %v", err)
+	}
+	o.facts.Done()
+	if a := <-scanned; a.err != nil {
+		t.Errorf("the stream itself: %v", a.err)
+	}
+}

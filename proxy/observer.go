@@ -201,8 +201,10 @@ func (o *observer) fold() {
 	if len(log) == 0 {
 		return
 	}
-	o.facts.Wait()
 	m := o.model.Load()
+	if m == nil {
+		return // the body is still being scanned: an event loop must not wait for that
+	}
 	if o.folded == 0 {
 		d := log[0].At.Sub(o.sent)
 		o.ttft.Store(int64(d))
