@@ -342,14 +342,13 @@ func (l *Loop) poll(events []unix.EpollEvent) int {
 }
 
 // wait waits for one; −1 when the set is broken. Where the pause before was short
-// it sleeps a little in a system call that the scheduler does not know of, which
-// wakes in a third of the time and keeps a processor. A longer pause is waited for in the
-// runtime's poller, whose set this one is in: in a blocking call that the
-// scheduler does know of, its monitor would take the processor away again and
-// again, and would not sleep itself.
-func (l *Loop) wait() (n int) {
+// it sleeps in a system call that the scheduler does not know of, which keeps the
+// processor. A longer pause is waited for in the runtime's poller, whose set this
+// one is in: in a blocking call that the scheduler does know of, its monitor would
+// take the processor away again and again, and would not sleep itself.
+func (l *Loop) wait() int {
 	if l.brisk && l.slept < nap {
-		if n = l.nap(l.events); n > 0 {
+		if n := l.nap(l.events); n > 0 {
 			return n
 		}
 	}
@@ -357,13 +356,18 @@ func (l *Loop) wait() (n int) {
 	if l.raw.Read(l.try) != nil {
 		return -1
 	}
-	l.slept = stamp.Now().Sub(begun)
+	if l.slept = stamp.Now().Sub(begun); l.brisk && l.slept < nap {
+		// The thread that has just left the runtime's poller is ours now, and
+		// keeps away from it: another must take its place, or connections would
+		// wait for the monitor, up to 10 ms. Work to look for brings one there.
+		go func() {}()
+	}
 	return l.n
 }
 
-// nap is the longest sleep that keeps a processor. At 5,000 tokens a second and
-// more the next one comes in it; what else wants to run has the other processors.
-const nap = 200 * time.Microsecond
+// nap is the longest sleep that keeps a processor: above some 500 tokens a second
+// the next one comes in it. What else wants to run has the other processors.
+const nap = 2 * time.Millisecond
 
 func (l *Loop) nap(events []unix.EpollEvent) int {
 	limit := unix.Timespec{Nsec: int64(nap)}
