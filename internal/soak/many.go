@@ -28,7 +28,7 @@ func many(ctx context.Context, program string, set manySettings, w io.Writer) (*
 		return nil, err
 	}
 	defer e.close()
-	p, err := start(ctx, program, e.addr())
+	p, err := start(ctx, program, e.addr(), smallRing...)
 	if err != nil {
 		return nil, err
 	}

@@ -34,9 +34,11 @@ const (
 	goroutinesOver = 4
 )
 
-// soakFlags makes the ring of records small: it is full after seconds, so that
-// its filling is not taken for a leak.
-var soakFlags = []string{"--idle-timeout", silenceLimit.String(), "--header-timeout", silenceLimit.String(), "--ring", "512"}
+// smallRing makes the ring of records one that is full after seconds, so that its
+// filling is not taken for a leak.
+var smallRing = []string{"--ring", "512"}
+
+var soakFlags = append([]string{"--idle-timeout", silenceLimit.String(), "--header-timeout", silenceLimit.String()}, smallRing...)
 
 // soak keeps slots busy with what draw says.
 func soak(ctx context.Context, program string, set soakSettings, w io.Writer) (*tally, error) {
