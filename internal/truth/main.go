@@ -38,7 +38,7 @@ type settings struct {
 }
 
 // realtime marks, in the environment, a process that runs under SCHED_RR.
-const realtime = "STREAMGAUGE_TRUTH_RR"
+const realtime = "TRUTH_UNDER_RR"
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, err := parse(args, stderr)
