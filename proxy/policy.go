@@ -17,13 +17,17 @@ const (
 	Cut     Action = "cut"     // it is ended in its dialect, the engine's request aborted
 )
 
-// observedRoutes are the routes whose streams are understood.
-var observedRoutes = []string{"chat", "completions"}
+// observedRoutes are the routes whose streams are understood; openaiRoutes those of
+// them that can be ended in their dialect, and asked for usage.
+var (
+	observedRoutes = []string{"chat", "completions", "messages", "responses", "ollama_chat", "ollama_generate"}
+	openaiRoutes   = []string{"chat", "completions"}
+)
 
 // Policy is what to do with loops on a route and of a model.
 type Policy struct {
 	Action Action
-	Route  string // chat or completions; "" is both
+	Route  string // one that is observed; "" is all of them
 	// Model is the name that the request gives; with a * at its end, the
 	// start of it. "" is any, and requests whose body is not held.
 	Model string
@@ -61,7 +65,10 @@ func ParsePolicy(s string) (Policy, error) {
 		*field = value
 	}
 	if p.Route != "" && !slices.Contains(observedRoutes, p.Route) {
-		return bad(fmt.Sprintf("the route must be %s", strings.Join(observedRoutes, " or ")))
+		return bad(fmt.Sprintf("the route must be one of %s", strings.Join(observedRoutes, ", ")))
+	}
+	if p.Action == Cut && p.Route != "" && !slices.Contains(openaiRoutes, p.Route) {
+		return bad(fmt.Sprintf("only streams of %s can be cut; others can be tagged", strings.Join(openaiRoutes, " and ")))
 	}
 	if i := strings.IndexByte(p.Model, '*'); i >= 0 && i != len(p.Model)-1 {
 		return bad("a * can only stand at the end of a model's name")
@@ -111,8 +118,8 @@ func (r *rules) validate(detects bool) error {
 		}
 	}
 	for _, route := range r.usage {
-		if !slices.Contains(observedRoutes, route) {
-			errs = append(errs, fmt.Errorf("usage cannot be asked for on route %q, only on %s", route, strings.Join(observedRoutes, " and ")))
+		if !slices.Contains(openaiRoutes, route) {
+			errs = append(errs, fmt.Errorf("usage cannot be asked for on route %q, only on %s", route, strings.Join(openaiRoutes, " and ")))
 		}
 	}
 	return errors.Join(errs...)

@@ -31,7 +31,9 @@ func TestParsePolicy(t *testing.T) {
 		{"cut:model", Policy{}, "model has no value"},
 		{"cut:model=", Policy{}, "model has no value"},
 		{"cut:model=a,model=b", Policy{}, "model stands twice"},
-		{"cut:route=embeddings", Policy{}, "the route must be chat or completions"},
+		{"cut:route=embeddings", Policy{}, "the route must be one of chat, completions"},
+		{"tag:route=messages", Policy{Action: Tag, Route: "messages"}, ""},
+		{"cut:route=messages", Policy{}, "only streams of chat and completions can be cut"},
 		{"cut:model=a*b", Policy{}, "a * can only stand at the end"},
 	} {
 		got, err := ParsePolicy(c.in)
