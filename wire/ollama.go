@@ -5,20 +5,19 @@ func (r *reader) ollama(c *complaint) {
 	var reason []byte
 	done := false
 	u := noUsage
-	ch := r.only()
 	r.object()
 	for key, ok := r.key(); ok; key, ok = r.key() {
 		switch string(key) {
 		case "model":
 			r.ev.Model = r.str()
 		case "message":
-			r.delta(ch)
+			r.delta(r.only())
 		case "response":
-			ch.add(Content, r.str())
+			r.only().add(Content, r.str())
 		case "thinking":
-			ch.add(Reasoning, r.str())
+			r.only().add(Reasoning, r.str())
 		case "logprobs":
-			ch.Logprobs = r.items()
+			r.only().Logprobs = r.items()
 		case "done":
 			done = r.peek() == 't'
 			r.skip()
@@ -37,7 +36,7 @@ func (r *reader) ollama(c *complaint) {
 	}
 	r.ev.Kind = Done
 	if len(reason) > 0 {
-		ch.Finish = reason
+		r.only().Finish = reason
 	}
 	u.Has = u.PromptTokens != None || u.CompletionTokens != None
 	r.ev.Usage = u

@@ -222,6 +222,7 @@ func TestR31Events(t *testing.T) {
 		{"a whole reply", Messages, `{"id":"i","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":"r"},{"type":"text","text":"a"},{"type":"tool_use","id":"t","name":"f","input":{"x":1}}],"stop_reason":"max_tokens","stop_sequence":null,"usage":{"input_tokens":7,"output_tokens":4}}`,
 			said{content: "a", reasoning: "r", tools: `f:{"x":1}`, generated: 1, finish: "length", stop: "max_tokens", prompt: 7, cached: None, completion: 4, thought: None, id: "i", model: "m"}},
 
+		{"FastAPI's", Responses, `{"detail":"Not Found"}`, failed("||Not Found")},
 		{"error event", Responses, sse(`{"type":"error","code":"server_error","message":"boom","param":null,"sequence_number":3}`), failed("error|server_error|boom")},
 		{"a failed response", Responses, sse(`{"type":"response.failed","response":{"id":"r","error":{"code":"server_error","message":"boom"},"usage":null}}`), failed("|server_error|boom")},
 		{"a failed response that does not say why", Responses, sse(`{"type":"response.failed","response":{"id":"r","error":null}}`), failed("response.failed||")},
@@ -247,6 +248,8 @@ func TestR31Events(t *testing.T) {
 		{"a whole reply", Responses, `{"id":"i","object":"response","model":"m","status":"completed","error":null,"incomplete_details":null,"output":[{"type":"reasoning","summary":[{"type":"summary_text","text":"r"}]},{"type":"message","content":[{"type":"output_text","text":"a"},{"type":"refusal","refusal":"no"}]},{"type":"function_call","name":"f","arguments":"{}"}],"usage":{"input_tokens":7,"output_tokens":4}}`,
 			said{content: "a", reasoning: "r", refusal: "no", tools: "f:{}", generated: 1, finish: "tool_calls", prompt: 7, cached: None, completion: 4, thought: None, id: "i", model: "m"}},
 
+		{"FastAPI's, which SGLang serves this dialect with", Ollama, `{"detail":"Not Found"}`, failed("||Not Found")},
+		{"the same word beside a text", Ollama, `{"response":"a","done":false,"detail":"x"}`, text(nothing, "a")},
 		{"error in a line", Ollama, `{"error":"an error was encountered while running the model"}` + "\n", failed("||an error was encountered while running the model")},
 		{"/api/generate", Ollama, `{"model":"m","response":"a","done":false}` + "\n" + `{"model":"m","response":"","done":true,"done_reason":"length","context":[1,2,3],"prompt_eval_count":7,"eval_count":1}` + "\n",
 			said{content: "a", generated: 1, finish: "length", prompt: 7, cached: None, completion: 1, thought: None, done: 1, model: "m"}},
