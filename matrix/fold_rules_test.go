@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -220,5 +221,30 @@ func TestRateOfACutStream(t *testing.T) {
 func TestMedianOfCounts(t *testing.T) {
 	if got := medianInt([]int{9, 1, 4, 2}); got != 2 {
 		t.Errorf("median of 9 1 4 2 is %d, want 2", got)
+	}
+}
+
+// TestSentAreThoseNotDropped: what is not among them was dropped, so a send that got
+// no connection is; its wait counts if the end of the load was what ended it.
+func TestSentAreThoseNotDropped(t *testing.T) {
+	at := func(ns int64) stream.Record {
+		r := steady(0, 10*time.Millisecond)
+		r.IntendedNS, r.SentNS = stream.Some(ns), stream.Some(ns)
+		return r
+	}
+	refused, waiting := at(101*second), at(104*second)
+	refused.End, refused.Reason = stream.Failed, "connect"
+	for _, r := range []*stream.Record{&refused, &waiting} {
+		r.SentNS, r.EndNS, r.TTFTNS, r.LastTokenNS, r.Window = stream.Null[int64]{}, stream.Null[int64]{}, stream.Null[int64]{}, stream.Null[int64]{}, nil
+	}
+	c := FoldOffered(input(at(100*second), refused, waiting, at(110*second)), OfferedLoad{Rate: 1, LengthS: 10, Intended: 5, Dropped: 2})
+	if l := c.Offered; l.Sent != 3 || l.Intended != l.Sent+l.Dropped || l.Unanswered != 1 {
+		t.Errorf("sent %d of %d, %d unanswered; want 3, all that were not dropped, and 1", l.Sent, l.Intended, l.Unanswered)
+	}
+	if got := c.Offered.IntendedTTFT.Max.V; math.Abs(got-6000) > 6000./256 {
+		t.Errorf("the longest wait is %g ms, want the 6 s to the end of the load", got)
+	}
+	if c.FailedStreams != 1 {
+		t.Errorf("%d failed streams, want the one that got no connection", c.FailedStreams)
 	}
 }

@@ -21,7 +21,7 @@ type OfferedLoad struct {
 	LengthS float64 `json:"length_s"` // of the stage, as asked
 
 	Intended   int `json:"intended"`   // sends in the window
-	Sent       int `json:"sent"`       // of these
+	Sent       int `json:"sent"`       // of these, for whom a place was free: Intended − Dropped
 	Late       int `json:"late"`       // of those sent, by us, over LateAfter behind the intended instant
 	Dropped    int `json:"dropped"`    // intended, but no place was free
 	Unanswered int `json:"unanswered"` // without a token when the load ended
@@ -73,9 +73,10 @@ func (l *OfferedLoad) own(r *stream.Record, openNS int64) bool {
 	return at.OK && at.V >= openNS && at.V < openNS+int64(math.Round(l.LengthS*1e9))
 }
 
-// count fills in what the stage's own records say: how many were sent, and how long
-// they took from their intended instants. A request that had not even been sent
-// when the load ended had waited until then.
+// count fills in what the stage's own records say: how many there are, one for each
+// send that was not dropped, and how long they took from their intended instants. A
+// request that had no connection when the load ended had waited until then; one that
+// never got one is among the failed streams.
 func (l *OfferedLoad) count(own []stream.Record, endNS int64) {
 	var h hist.H
 	l.Sent, l.Unanswered = len(own), 0
@@ -100,9 +101,10 @@ func (l *OfferedLoad) count(own []stream.Record, endNS int64) {
 // open in the window, with their window parts. Those that were intended in it make
 // the latencies (TBT over their whole lives), the endings and the statuses, all
 // make the tokens. Of load it takes what the records cannot tell: what was
-// offered, what was dropped or late, and by how much. Where streams looped, what came from the onset on is left out, and
-// the server had less to do than was offered: no total can be salvaged from that,
-// so beyond in.MaxFailed the cell is looped.
+// offered, what was dropped or late, and by how much. Where streams looped, what
+// came from the onset on is left out, and the server had less to do than was
+// offered: no total can be salvaged from that, so beyond in.MaxFailed the cell is
+// looped.
 func FoldOffered(in DecodeInput, load OfferedLoad) Cell {
 	c := Cell{
 		Type: "cell", V: Version, Phase: Offered, Context: in.Context, Concurrency: in.Concurrency, Repeat: in.Repeat,
