@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/streamgauge/streamgauge/engine"
 )
@@ -111,7 +112,7 @@ func (r *runner) count(ctx context.Context, text string) (int, error) {
 		return n, err
 	}
 	r.info.HasTokenize = false
-	if err := r.doubt("tokenize", fmt.Sprintf("the server's /tokenize counts %d tokens in a prompt of %d characters; the usage of one-token requests is taken instead", n, len(text))); err != nil {
+	if err := r.doubt("tokenize", fmt.Sprintf("the server's /tokenize counts %d tokens in a prompt of %d characters; the usage of one-token requests is taken instead", n, utf8.RuneCountInString(text))); err != nil {
 		return 0, err
 	}
 	return engine.CountTokens(ctx, r.deps.Target, r.info, prompt)
