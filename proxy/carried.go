@@ -23,7 +23,7 @@ type relays struct {
 	loops []*relay.Loop // none where the system has none
 }
 
-// loopsFor returns the number of loops: a loop carries some 60,000 tokens a second.
+// loopsFor returns the number of loops: one carries some 60,000 tokens a second.
 func loopsFor(processors int) int { return max(1, processors/4) }
 
 // relay returns the loop that carries the fewest streams, nil where there is none.
@@ -33,7 +33,7 @@ func (p *Proxy) relay() *relay.Loop {
 		if p.cfg.NoRelay {
 			return
 		}
-		for range loopsFor(runtime.NumCPU()) {
+		for range loopsFor(runtime.GOMAXPROCS(0)) {
 			l, err := relay.New(relay.Limits{Idle: p.cfg.BodyIdle, Write: p.cfg.ClientWrite, Await: p.cfg.ClientIdle})
 			if err != nil {
 				if !errors.Is(err, errors.ErrUnsupported) {
@@ -46,7 +46,9 @@ func (p *Proxy) relay() *relay.Loop {
 	})
 	var best *relay.Loop
 	for _, l := range r.loops {
-		if best == nil || l.Open() < best.Open() {
+		if err := l.Err(); err != nil {
+			p.faults.Error().Err(err).Msg("an event loop is out of use")
+		} else if best == nil || l.Open() < best.Open() {
 			best = l
 		}
 	}
@@ -88,7 +90,7 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 	if loop == nil {
 		return false
 	}
-	c := &carried{x: x, loop: loop, last: ctx.Request.Header.ConnectionClose()}
+	c := &carried{x: x, loop: loop, last: ctx.Request.Header.ConnectionClose() || x.p.leaving()}
 	head := appendHead(make([]byte, 0, 1<<10), x.resp, true)
 	head = append(head[:len(head)-len("\r\n")], "Transfer-Encoding: chunked\r\n"...)
 	if c.last {
@@ -177,14 +179,14 @@ func (c *carried) Ended(end relay.End) {
 	x := c.x
 	switch {
 	case end.Whole:
-		x.end(stream.Cause{Kind: stream.EOF})
+		x.endedAt(stream.Cause{Kind: stream.EOF}, end.At)
 		c.s.Up.Put()
 	case end.Gone:
 		c.s.Up.Drop()
-		x.end(x.cause(nil))
+		x.endedAt(x.cause(nil), end.At)
 	default:
 		c.s.Up.Drop()
-		x.end(x.cause(end.Err))
+		x.endedAt(x.cause(end.Err), end.At)
 	}
 	switch {
 	case !end.Whole || c.last:
@@ -215,5 +217,25 @@ func (p *Proxy) resume(client *stamp.Raw, early []byte) {
 		return
 	}
 	conn.SetWriteLimit(p.cfg.ClientWrite)
-	_ = p.data.ServeConn(&clientConn{Conn: conn, early: early}) // its errors are the server's to log
+	c := &clientConn{Conn: conn, early: early}
+	p.openMu.Lock()
+	p.back[c] = struct{}{}
+	p.openMu.Unlock()
+	_ = p.data.ServeConn(c) // its errors are the server's to log
+	p.openMu.Lock()
+	delete(p.back, c)
+	p.openMu.Unlock()
+}
+
+// cutUnasked ends the connections that a loop has given back for a request that
+// has not come whole. The server takes them for new ones, and its shutdown would
+// wait for them.
+func (p *Proxy) cutUnasked() {
+	p.openMu.Lock()
+	defer p.openMu.Unlock()
+	for c := range p.back {
+		if !c.asked.Load() {
+			_ = c.Abort()
+		}
+	}
 }

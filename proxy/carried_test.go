@@ -294,6 +294,26 @@ func testShutdownIdleClients(t *testing.T, on path) {
 	}
 }
 
+// TestShutdownHalfRequest: a client that has begun a request behind a stream, and
+// does not go on with it, holds a shutdown for a write's time and not for a read's.
+func TestShutdownHalfRequest(t *testing.T) { onBothPaths(t, testShutdownHalfRequest) }
+
+func testShutdownHalfRequest(t *testing.T, on path) {
+	w := sockets(t, on(Config{ClientRead: time.Minute, ClientIdle: time.Minute, ClientWrite: time.Second}), sim.Always(quick))
+	k := w.keep()
+	defer k.Close()
+	raw := chat()
+	k.say(raw)
+	k.hear(raw[:4])
+	k.say("PO")
+	eventually(t, "it is served again", func() bool { return w.p.data.GetOpenConnectionsCount() == 1 })
+	begun := time.Now()
+	w.close()
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("the shutdown took %v", took)
+	}
+}
+
 // TestPolicyOnSockets: streams under a policy that may touch them are tagged and
 // cut on sockets as in memory, and a kept client has its next stream.
 func TestPolicyOnSockets(t *testing.T) { onBothPaths(t, testPolicyOnSockets) }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -40,7 +41,11 @@ func (x *exchange) policy() Action {
 		return Observe
 	}
 	x.obs.facts.Wait() // the model's name; it is read while the request is sent
-	return rules.action(x.route, x.obs.modelName)
+	a := rules.action(x.route, x.obs.modelName)
+	if a == Cut && !slices.Contains(openaiRoutes, x.route) {
+		return Observe // there is no end of our making in its dialect
+	}
+	return a
 }
 
 // due reports whether the stream is to be ended at the next end of an event.

@@ -80,9 +80,11 @@ func (x *exchange) cause(err error) stream.Cause {
 }
 
 // end closes the exchange; it does so once, in every ending.
-func (x *exchange) end(c stream.Cause) {
+func (x *exchange) end(c stream.Cause) { x.endedAt(c, stamp.Now()) }
+
+// endedAt is end for what was over at an instant that has passed.
+func (x *exchange) endedAt(c stream.Cause, now stamp.Instant) {
 	x.once.Do(func() {
-		now := stamp.Now()
 		// The client's socket is the server's again from here on.
 		x.watched.Disarm()
 		if x.resp != nil {

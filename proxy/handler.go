@@ -59,6 +59,7 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 	if !ok {
 		panic("proxy: a connection that is not from our listener")
 	}
+	client.asked.Store(true)
 	if string(ctx.Method()) == fasthttp.MethodConnect {
 		x.refuse(ctx, faultMethod, stream.Cause{Kind: stream.EOF})
 		return

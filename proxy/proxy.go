@@ -60,7 +60,8 @@ type Proxy struct {
 	empty     chan struct{} // closed when draining and nothing is open
 	hijacked  sync.WaitGroup
 	relays    relays
-	resumed   sync.WaitGroup // connections that a relay has given back
+	resumed   sync.WaitGroup           // connections that a loop has given back
+	back      map[*clientConn]struct{} // those of them that are served
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -79,7 +80,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 	}
 	p := &Proxy{
 		cfg: cfg, log: log, metrics: metrics.New(cfg.Version), runID: hex.EncodeToString(run[:]),
-		open: map[*exchange]struct{}{}, empty: make(chan struct{}), live: newLive(), doubt: make(chan struct{}, 1),
+		open: map[*exchange]struct{}{}, back: map[*clientConn]struct{}{}, empty: make(chan struct{}), live: newLive(), doubt: make(chan struct{}, 1),
 	}
 	p.faults = log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second})
 	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, EventLog: true, MaxLog: maxLog}
@@ -241,12 +242,16 @@ func (p *Proxy) forget(x *exchange) {
 	}
 }
 
+// leaving reports whether the proxy shuts down.
+func (p *Proxy) leaving() bool {
+	p.openMu.Lock()
+	defer p.openMu.Unlock()
+	return p.draining
+}
+
 // notReady says why the proxy wants no new requests, "" when it does.
 func (p *Proxy) notReady() string {
-	p.openMu.Lock()
-	draining := p.draining
-	p.openMu.Unlock()
-	if draining {
+	if p.leaving() {
 		return "draining"
 	}
 	now := stamp.Now()
@@ -322,6 +327,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	<-p.empty
 	p.hijacked.Wait()
+	p.cutUnasked()
 	// Connections that only wait for their handler's return are gone in a
 	// moment; a client that does not read its last bytes is not waited for
 	// longer than a write may take.
@@ -329,6 +335,9 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	wait.Wait()
 	late.Stop()
 	done()
+	if errors.Is(dataErr, context.Canceled) {
+		dataErr = nil // that was late: such a client is no fault of ours
+	}
 	p.resumed.Wait()
 	p.relays.close()
 

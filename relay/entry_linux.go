@@ -25,6 +25,7 @@ func (l *Loop) Carry(s *Stream, head []byte) {
 		over, end = l.add(s)
 	}
 	if over {
+		end.At = stamp.Now()
 		l.ended(s, end)
 	}
 }
@@ -128,9 +129,10 @@ func (l *Loop) awaited(s *Stream, sends bool) {
 }
 
 // finish takes a stream out of the loop; what was forwarded of it is observed
-// first.
+// first, and nothing of others: their tokens may be ready.
 func (l *Loop) finish(s *Stream, end End) {
-	l.observe(len(l.held))
+	end.At = stamp.Now()
+	l.settle(s)
 	s.over = true
 	l.mu.Lock()
 	l.remove(s)
@@ -152,7 +154,7 @@ func (l *Loop) ended(s *Stream, end End) {
 	l.ends = append(l.ends, ended{s, end})
 	if !l.telling {
 		l.telling = true
-		go l.tell()
+		l.beside.Go(l.tell)
 	}
 }
 

@@ -135,6 +135,9 @@ func (l *Loop) client(s *Stream, events uint32) {
 		return
 	}
 	if s.pending = s.pending[n:]; len(s.pending) > 0 {
+		if n > 0 {
+			s.since = stamp.Now() // it reads
+		}
 		return
 	}
 	s.pending = nil
@@ -156,12 +159,26 @@ func (l *Loop) client(s *Stream, events uint32) {
 // observe tells the sinks of up to n reads that were forwarded.
 func (l *Loop) observe(n int) {
 	for ; n > 0 && l.first < len(l.held); n-- {
-		h := &l.held[l.first]
-		h.s.Sink.Observe(h.data, h.at, h.src)
-		*h = held{}
+		l.held[l.first].observe()
 		l.first++
 	}
 	if l.first == len(l.held) {
 		l.held, l.first, l.used = l.held[:0], 0, 0
 	}
+}
+
+// settle observes what was forwarded of one stream.
+func (l *Loop) settle(s *Stream) {
+	for i := l.first; i < len(l.held); i++ {
+		if l.held[i].s == s {
+			l.held[i].observe()
+		}
+	}
+}
+
+func (h *held) observe() {
+	if h.s != nil {
+		h.s.Sink.Observe(h.data, h.at, h.src)
+	}
+	*h = held{}
 }

@@ -80,19 +80,20 @@ func TestWriteLimit(t *testing.T) {
 	}
 }
 
-// TestNoLimit: a loop without limits ends nothing by itself.
-func TestNoLimit(t *testing.T) {
-	l := &Loop{}
-	if got := l.sweepEvery(); got != 0 {
-		t.Errorf("got a sweep every %v, want none", got)
-	}
-	l.limits = Limits{Idle: time.Hour, Await: time.Minute}
-	if got := l.sweepEvery(); got != time.Second {
-		t.Errorf("got a sweep every %v, want one each second", got)
-	}
-	l.limits.Write = 80 * time.Millisecond
-	if got := l.sweepEvery(); got != 10*time.Millisecond {
-		t.Errorf("got a sweep every %v, want an eighth of the smallest limit", got)
+func TestEvery(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		limits Limits
+		want   time.Duration
+	}{
+		{"no limits", Limits{}, time.Second},
+		{"long ones", Limits{Idle: time.Hour, Await: time.Minute}, time.Second},
+		{"an eighth of the shortest", Limits{Idle: time.Hour, Await: time.Minute, Write: 80 * time.Millisecond}, 10 * time.Millisecond},
+		{"not without a pause", Limits{Idle: time.Millisecond}, 2 * time.Millisecond},
+	} {
+		if got := tt.limits.every(); got != tt.want {
+			t.Errorf("%s: got a look every %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 

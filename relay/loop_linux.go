@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -49,10 +48,13 @@ type Loop struct {
 	cancels            []cancel
 	dismiss, dismissed bool // who is waited for is to be let go; nobody is waited for any more
 	closed             bool
+	due                bool  // the limits are to be looked at
+	err                error // what broke the loop
 
 	endsMu  sync.Mutex
 	ends    []ended
 	telling bool // a goroutine empties ends
+	beside  sync.WaitGroup
 
 	receiver *stamp.Receiver
 	buf      []byte
@@ -61,11 +63,10 @@ type Loop struct {
 	first    int // of held, not yet observed
 	spans    []upstream.Span
 	touched  []touched
-	swept    stamp.Instant
 	events   []unix.EpollEvent
 	n        int                // of events, by the last try
 	try      func(uintptr) bool // poll into them, bound once: the poller's call would allocate it
-	brisk    bool               // naps are allowed
+	napless  bool               // the system has no naps
 	slept    time.Duration      // the last time in the poller
 }
 
@@ -92,7 +93,7 @@ type cancel struct {
 // New starts a loop. Close ends it.
 func New(limits Limits) (*Loop, error) {
 	l := &Loop{limits: limits, done: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, batchRoom),
-		brisk: runtime.GOMAXPROCS(0) > 1, events: make([]unix.EpollEvent, ready)}
+		events: make([]unix.EpollEvent, ready)}
 	l.try = func(uintptr) bool { l.n = l.poll(l.events); return l.n > 0 }
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -120,7 +121,8 @@ func New(limits Limits) (*Loop, error) {
 	return l, nil
 }
 
-// Close ends the loop; the streams that it still carries are cut.
+// Close ends the loop; the streams that it still carries are cut. When it returns
+// every stream's Ended has; clients that were given to next are their holder's.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	if !l.closed {
@@ -129,6 +131,14 @@ func (l *Loop) Close() {
 	}
 	l.mu.Unlock()
 	<-l.done
+	l.beside.Wait()
+}
+
+// Err returns what broke the loop, nil while it works: it then carries nothing.
+func (l *Loop) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
 }
 
 // Open returns how many streams it carries.
@@ -140,9 +150,7 @@ func (l *Loop) Open() int {
 
 func (l *Loop) run() {
 	defer close(l.done)
-	if every := l.sweepEvery(); every > 0 {
-		l.tick(every)
-	}
+	l.tick(l.limits.every())
 	events := l.events
 	for {
 		n := l.poll(events)
@@ -152,10 +160,11 @@ func (l *Loop) run() {
 				continue
 			}
 			if n = l.wait(); n < 0 {
-				break
+				break // its set is broken
 			}
 		}
-		if l.look(events[:n]) {
+		due, closed := l.look(events[:n])
+		if closed {
 			break
 		}
 		for _, t := range l.touched {
@@ -170,16 +179,18 @@ func (l *Loop) run() {
 		}
 		clear(l.touched)
 		l.observe(observeBetween)
-		l.sweep()
+		if due {
+			l.sweep()
+		}
 	}
 	l.abandon()
 	_ = unix.Close(l.wake)
 	_ = l.file.Close()
 }
 
-// look finds the streams of the events, and the calls that came; closed reports
-// that the loop is to end.
-func (l *Loop) look(events []unix.EpollEvent) (closed bool) {
+// look finds the streams of the events, and the calls that came; due reports that
+// the limits are to be looked at, closed that the loop is to end.
+func (l *Loop) look(events []unix.EpollEvent) (due, closed bool) {
 	l.touched = l.touched[:0]
 	l.mu.Lock()
 	for i := range events {
@@ -196,7 +207,8 @@ func (l *Loop) look(events []unix.EpollEvent) (closed bool) {
 	}
 	cancels := l.cancels
 	l.cancels = nil
-	closed = l.closed
+	due, closed = l.due, l.closed
+	l.due = false
 	var waiting []*Stream
 	if l.dismiss {
 		l.dismiss = false
@@ -215,15 +227,20 @@ func (l *Loop) look(events []unix.EpollEvent) (closed bool) {
 			l.finish(c.s, End{Err: c.err})
 		}
 	}
-	return closed
+	return due, closed
 }
 
-var errClosed = errors.New("the relay is closed")
+var (
+	errClosed = errors.New("the relay is closed")
+	errBroken = errors.New("the relay's epoll set is broken")
+)
 
 // abandon cuts what is left when the loop ends.
 func (l *Loop) abandon() {
 	l.mu.Lock()
-	l.closed = true
+	if !l.closed {
+		l.closed, l.err = true, errBroken
+	}
 	left := l.streams
 	l.streams, l.free = nil, nil
 	l.mu.Unlock()
@@ -236,7 +253,7 @@ func (l *Loop) abandon() {
 			_ = s.Down.Close()
 			continue
 		}
-		l.observe(len(l.held))
-		l.ended(s, End{Err: errClosed})
+		l.settle(s)
+		l.ended(s, End{At: stamp.Now(), Err: errClosed})
 	}
 }

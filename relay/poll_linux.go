@@ -5,6 +5,8 @@ package relay
 import (
 	"fmt"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -20,6 +22,7 @@ func (l *Loop) tick(every time.Duration) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.closed {
+			l.due = true
 			l.knock()
 			l.tick(every)
 		}
@@ -77,7 +80,7 @@ func (l *Loop) poll(events []unix.EpollEvent) int {
 // one is in: in a blocking call that the scheduler does know of, its monitor would
 // take the processor away again and again, and would not sleep itself.
 func (l *Loop) wait() int {
-	if l.brisk && l.slept < nap {
+	if l.slept < nap {
 		if n := l.nap(l.events); n > 0 {
 			return n
 		}
@@ -86,7 +89,7 @@ func (l *Loop) wait() int {
 	if l.raw.Read(l.try) != nil {
 		return -1
 	}
-	if l.slept = stamp.Now().Sub(begun); l.brisk && l.slept < nap {
+	if l.slept = stamp.Now().Sub(begun); l.slept < nap {
 		// The thread that has just left the runtime's poller is ours now, and
 		// keeps away from it: another must take its place, or connections would
 		// wait for the monitor, up to 10 ms. Work to look for brings one there.
@@ -99,61 +102,71 @@ func (l *Loop) wait() int {
 // the next one comes in it. What else wants to run has the other processors.
 const nap = 2 * time.Millisecond
 
+// napping counts the loops that keep one now; half of the processors at most. That
+// is asked each time, since a container's quota changes while it runs.
+var napping atomic.Int64
+
 func (l *Loop) nap(events []unix.EpollEvent) int {
+	if l.napless {
+		return 0
+	}
+	defer napping.Add(-1)
+	if 2*napping.Add(1) > int64(runtime.GOMAXPROCS(0)) {
+		return 0
+	}
 	limit := unix.Timespec{Nsec: int64(nap)}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
 		uintptr(unsafe.Pointer(&limit)), 0, 0)
 	switch errno {
 	case 0:
 		return int(n)
-	case unix.ENOSYS:
-		l.brisk = false // before Linux 5.11
+	case unix.EINTR:
+	default:
+		l.napless = true // before Linux 5.11, or not allowed
 	}
 	return 0
 }
 
-// sweepEvery is how often the limits are looked at.
-func (l *Loop) sweepEvery() time.Duration {
-	every := time.Duration(0)
-	for _, d := range []time.Duration{l.limits.Idle, l.limits.Write, l.limits.Await} {
-		if d > 0 && (every == 0 || d/8 < every) {
-			every = d / 8
+// every is how often the limits are looked at.
+func (l Limits) every() time.Duration {
+	every := time.Second
+	for _, d := range []time.Duration{l.Idle, l.Write, l.Await} {
+		if d > 0 {
+			every = min(every, d/8)
 		}
 	}
-	if every == 0 {
-		return 0
-	}
-	return min(max(every, 2*time.Millisecond), time.Second)
+	return max(every, 2*time.Millisecond)
 }
 
 // sweep ends the streams that are over a limit.
 func (l *Loop) sweep() {
-	every := l.sweepEvery()
 	now := stamp.Now()
-	if every == 0 || now.Sub(l.swept) < every {
-		return
-	}
-	l.swept = now
-	for i := 0; ; i++ {
-		l.mu.Lock()
-		if i >= len(l.streams) {
-			l.mu.Unlock()
-			return
-		}
-		s := l.streams[i]
-		l.mu.Unlock()
+	over := func(limit time.Duration, since stamp.Instant) bool { return limit > 0 && now.Sub(since) >= limit }
+	var silent, slow, unheard []*Stream
+	l.mu.Lock()
+	for _, s := range l.streams {
 		switch {
 		case s == nil:
 		case s.next != nil:
-			if l.limits.Await > 0 && now.Sub(s.quiet) >= l.limits.Await {
-				l.awaited(s, false)
+			if over(l.limits.Await, s.quiet) {
+				unheard = append(unheard, s)
 			}
 		case len(s.pending) > 0:
-			if l.limits.Write > 0 && now.Sub(s.since) >= l.limits.Write {
-				l.finish(s, End{Gone: true, Err: errSlow})
+			if over(l.limits.Write, s.since) {
+				slow = append(slow, s)
 			}
-		case l.limits.Idle > 0 && now.Sub(s.quiet) >= l.limits.Idle:
-			l.finish(s, End{Err: os.ErrDeadlineExceeded})
+		case over(l.limits.Idle, s.quiet):
+			silent = append(silent, s)
 		}
+	}
+	l.mu.Unlock()
+	for _, s := range unheard {
+		l.awaited(s, false)
+	}
+	for _, s := range slow {
+		l.finish(s, End{Gone: true, Err: errSlow})
+	}
+	for _, s := range silent {
+		l.finish(s, End{Err: os.ErrDeadlineExceeded})
 	}
 }

@@ -35,6 +35,7 @@ type Limits struct {
 
 // End is how a stream ended: whole, or else why not.
 type End struct {
+	At    stamp.Instant
 	Whole bool // to the body's last byte, and the client has it
 	Gone  bool // the client left, or did not take its bytes
 	// Err is what ended the engine's body: io.ErrUnexpectedEOF when it was

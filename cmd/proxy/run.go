@@ -87,6 +87,7 @@ func settings(fs *pflag.FlagSet) (proxy.Config, doors, error) {
 		ConnectTimeout: c.ConnectTimeout, HeaderWait: off(c.HeaderTimeout), BodyIdle: off(c.IdleTimeout),
 		ClientWrite: off(c.WriteTimeout), ClientRead: off(c.ReadTimeout), ClientIdle: off(c.ClientIdle),
 		UpstreamIdle: c.KeepaliveIdle, Drain: off(c.Drain), KeepHalfClosed: c.HalfClose == "stay",
+		NoRelay:    read("event-loop") && !c.EventLoop,
 		HealthPath: c.HealthPath, HealthEvery: c.HealthEvery,
 		UserStamps: c.Stamps == "user", Models: c.Models, ModelsEvery: off(c.ModelsEvery),
 		Limits: c.Limits(), NoDetect: read("detect") && !c.Detect,
