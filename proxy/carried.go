@@ -91,8 +91,7 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 		return false
 	}
 	c := &carried{x: x, loop: loop, last: ctx.Request.Header.ConnectionClose() || x.p.leaving()}
-	head := appendHead(make([]byte, 0, 1<<10), x.resp, true)
-	head = append(head[:len(head)-len("\r\n")], "Transfer-Encoding: chunked\r\n"...)
+	head := append(appendHead(make([]byte, 0, 1<<10), x.resp, true), "Transfer-Encoding: chunked\r\n"...)
 	if c.last {
 		head = append(head, "Connection: close\r\n"...)
 	}
@@ -168,7 +167,7 @@ func (c *carried) Trailer(fields []upstream.Field) (lines []byte) {
 	var allowed fasthttp.ResponseHeader
 	for _, f := range fields {
 		if allowed.AddTrailerBytes(f.Name) == nil {
-			lines = append(append(append(append(lines, f.Name...), ": "...), f.Value...), "\r\n"...)
+			lines = f.Append(lines)
 		}
 	}
 	return lines

@@ -243,7 +243,7 @@ func writeInterim(client *clientConn, status int, fields []upstream.Field) {
 	connection := connectionOf(fields)
 	for _, f := range fields {
 		if !isHop(f, connection) {
-			b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)
+			b = f.Append(b)
 		}
 	}
 	// An error here is the client's leaving; the response's own write, or the

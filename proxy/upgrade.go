@@ -17,7 +17,7 @@ func (x *exchange) upgrade(ctx *fasthttp.RequestCtx, client *clientConn) {
 	head = append(append(head, x.resp.Reason...), "\r\n"...)
 	for _, f := range x.resp.Fields {
 		// Connection and Upgrade are the answer itself here.
-		head = append(append(append(append(head, f.Name...), ": "...), f.Value...), "\r\n"...)
+		head = f.Append(head)
 	}
 	head = append(head, "\r\n"...)
 	server, early, err := x.resp.Takeover()

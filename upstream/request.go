@@ -16,6 +16,11 @@ type Field struct {
 // Is reports whether the field's name is name, in any case.
 func (f Field) Is(name string) bool { return len(f.Name) == len(name) && fold(f.Name, name) }
 
+// Append appends the field's line to dst.
+func (f Field) Append(dst []byte) []byte {
+	return append(append(append(append(dst, f.Name...), ": "...), f.Value...), "\r\n"...)
+}
+
 // fold compares ASCII of equal length without case.
 func fold(b []byte, s string) bool {
 	for i := range b {
@@ -113,7 +118,7 @@ func (r *Request) appendHead(dst []byte, host string) ([]byte, error) {
 			return dst, fmt.Errorf("value of header %q has a line break or NUL", f.Name)
 		}
 		if !f.Is("Content-Length") && !f.Is("Transfer-Encoding") {
-			dst = append(append(append(append(dst, f.Name...), ": "...), f.Value...), "\r\n"...)
+			dst = f.Append(dst)
 			continue
 		}
 		if framed || r.chunked() != f.Is("Transfer-Encoding") {
