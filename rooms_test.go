@@ -27,7 +27,7 @@ var rooms = map[string][]string{
 	"engine":     {"wire"},
 	"upstream":   {"stamp"},
 	"relay":      {"stamp", "upstream"},
-	"metrics":    {"wire"},
+	"metrics":    {"stamp", "wire"},
 	"configs":    {"detect", "engine"},
 	"sim":        {},
 	"proxy":      {"detect", "wire", "stamp", "stream", "passive", "metrics", "upstream", "relay"},

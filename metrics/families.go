@@ -59,6 +59,7 @@ const (
 	addedDelay
 	coalesced
 	estimated
+	stampsRefused
 	blind
 	upstreamConns
 	upstreamUp
@@ -105,6 +106,8 @@ var families = [familyCount]family{
 		"Generated events whose instant is only an upper bound, since the next event arrived with them."},
 	estimated: {"streamgauge_estimated_streams_total", counter, nil, nil,
 		"Streams that offered no token count: one token an event was assumed."},
+	stampsRefused: {"streamgauge_stamps_refused_total", counter, []string{"reason"}, nil,
+		"Reads whose kernel stamp was not used, but the instant after the read, by reason."},
 	blind: {"streamgauge_blind_streams_total", counter, []string{"reason"}, nil,
 		"Responses that were forwarded but could not be read."},
 	upstreamConns: {"streamgauge_upstream_connections", gauge, []string{"upstream", "state"}, nil,

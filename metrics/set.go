@@ -12,6 +12,7 @@ import (
 
 	vm "github.com/VictoriaMetrics/metrics"
 
+	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/wire"
 )
 
@@ -70,6 +71,7 @@ func New(version string) *Set {
 	s.Estimated = s.counter(estimated)
 	s.RecordsDropped = s.counter(recordsDropped)
 	s.Panics = s.counter(panics)
+	s.stampsRefused(stamp.Refused)
 	s.fams[buildInfo].NewGauge(s.name(buildInfo, version, runtime.Version()), nil).Set(1)
 	return s
 }
@@ -242,6 +244,23 @@ func (s *Set) UpstreamConnections(upstream, state string, read func() float64) {
 // UpstreamUp makes read the source of the gauge of an upstream's health.
 func (s *Set) UpstreamUp(upstream string, read func() float64) {
 	s.fams[upstreamUp].GetOrCreateGauge(s.name(upstreamUp, upstream), read)
+}
+
+// stampsRefused makes read the source of the counters of kernel stamps that were not
+// used. They are the process's: a socket does not say whose it is.
+func (s *Set) stampsRefused(read func() stamp.Refusals) {
+	for _, r := range []struct {
+		reason string
+		of     func(stamp.Refusals) int64
+	}{
+		{"missing", func(r stamp.Refusals) int64 { return r.Missing }},
+		{"late", func(r stamp.Refusals) int64 { return r.Late }},
+		{"early", func(r stamp.Refusals) int64 { return r.Early }},
+		{"step", func(r stamp.Refusals) int64 { return r.Step }},
+	} {
+		// The library has no counter with a callback; the TYPE line is ours.
+		s.fams[stampsRefused].NewGauge(s.name(stampsRefused, r.reason), func() float64 { return float64(r.of(read())) })
+	}
 }
 
 // WritePrometheus writes all metrics in the text format 0.0.4. Families without

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	vm "github.com/VictoriaMetrics/metrics"
+
+	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/wire"
 )
 
@@ -334,5 +337,30 @@ func BenchmarkToken(b *testing.B) {
 		m.EventGap.Update(0.01)
 		m.InterToken.ObserveN(0.01, 1)
 		m.Tokens(wire.Content).Add(1)
+	}
+}
+
+// TestStampsRefused: each reason has a series from the start, so that a rate over it
+// is 0 and not nothing; a scrape reads the counts as they are then.
+func TestStampsRefused(t *testing.T) {
+	s := New("v1.2.3")
+	for _, reason := range []string{"missing", "late", "early", "step"} {
+		if line := `streamgauge_stamps_refused_total{reason="` + reason + `"} `; !strings.Contains(text(s), line) {
+			t.Errorf("no series %s", line)
+		}
+	}
+	s.fams[stampsRefused] = vm.NewSet()
+	var now stamp.Refusals
+	s.stampsRefused(func() stamp.Refusals { return now })
+	now = stamp.Refusals{Missing: 1, Late: 2, Early: 3, Step: 4_000_000}
+	const want = `# HELP streamgauge_stamps_refused_total Reads whose kernel stamp was not used, but the instant after the read, by reason.
+# TYPE streamgauge_stamps_refused_total counter
+streamgauge_stamps_refused_total{reason="early"} 3
+streamgauge_stamps_refused_total{reason="late"} 2
+streamgauge_stamps_refused_total{reason="missing"} 1
+streamgauge_stamps_refused_total{reason="step"} 4000000
+`
+	if got := text(s); !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant in it\n%s", got, want)
 	}
 }
