@@ -31,14 +31,8 @@ func (m *Meter) Tokens() int { return m.pick().tokens }
 // GeneratedEvents returns the number of generated events so far.
 func (m *Meter) GeneratedEvents() int { return m.events }
 
-// Gaps returns the times between generated events of one choice that do not
+// gapsInto files the times between generated events of one choice that do not
 // share an instant. A call costs what the log is long.
-func (m *Meter) Gaps() *hist.H {
-	h := new(hist.H)
-	m.gapsInto(h)
-	return h
-}
-
 func (m *Meter) gapsInto(h *hist.H) {
 	GapsIn(m.log, Edges{Close: math.MaxInt64}, h)
 	h.Merge(m.beyond)

@@ -315,9 +315,6 @@ func (r *Response) Buffered() int { return r.c.w - r.c.r + r.c.Buffered() }
 // At returns the arrival of the bytes of the last Read, and who stamped it.
 func (r *Response) At() (stamp.Instant, stamp.Source) { return r.at, r.src }
 
-// SetReadIdle changes ReadIdle for the rest of this body.
-func (r *Response) SetReadIdle(d time.Duration) { r.c.SetReadIdle(d) }
-
 // Trailer returns the trailer fields of a chunked body; call it after io.EOF.
 func (r *Response) Trailer() ([]Field, error) {
 	return r.chunks.fields()
