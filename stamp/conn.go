@@ -2,6 +2,7 @@ package stamp
 
 import (
 	"errors"
+	"io"
 	"net"
 	"syscall"
 	"time"
@@ -145,8 +146,8 @@ func (s *socket) Read(p []byte) (int, error) {
 	if n > 0 && !again {
 		s.at, s.src = s.track.place(real)
 	}
-	if err != nil {
-		err = s.readError(err)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = s.opError("read", err)
 	}
 	return n, err
 }
@@ -161,7 +162,7 @@ func (s *socket) Write(p []byte) (int, error) {
 	}
 	n, err := s.send.write(p)
 	if err != nil {
-		err = s.writeError(err)
+		err = s.opError("write", err)
 	}
 	return n, err
 }

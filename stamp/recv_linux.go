@@ -235,23 +235,11 @@ func sendto(fd uintptr, p []byte) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// writeError gives an error of the raw write the form of net.Conn.Write's.
-func (s *socket) writeError(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		err = op.Err
+// opError gives an error of the raw read or write the form that net.Conn's has.
+func (s *socket) opError(op string, err error) error {
+	var inner *net.OpError
+	if errors.As(err, &inner) {
+		err = inner.Err
 	}
-	return &net.OpError{Op: "write", Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: err}
-}
-
-// readError gives an error of the raw read the form of net.Conn.Read's.
-func (s *socket) readError(err error) error {
-	if errors.Is(err, io.EOF) {
-		return err
-	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		err = op.Err
-	}
-	return &net.OpError{Op: "read", Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: err}
+	return &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: err}
 }

@@ -20,8 +20,6 @@ func (*receiver) left() bool { return false }
 
 func (*receiver) buffered() int { return 0 }
 
-func (s *socket) readError(err error) error { return err }
-
 // sender is Linux's; here net.Conn writes.
 type sender struct{}
 
@@ -29,4 +27,4 @@ func openSender(*receiver) *sender { return nil }
 
 func (*sender) write([]byte) (int, error) { return 0, nil }
 
-func (s *socket) writeError(err error) error { return err }
+func (s *socket) opError(_ string, err error) error { return err }
