@@ -102,6 +102,13 @@ func (f *front) requests() []string {
 	return append([]string(nil), f.seen...)
 }
 
+// die does what the kernel does for a server that is killed: nobody listens any
+// more, and what was connected is closed.
+func (f *front) die() {
+	_ = f.Listener.Close()
+	f.CloseClientConnections()
+}
+
 // streamed waits until n pieces of answers have passed.
 func (f *front) streamed(t *testing.T, n int) {
 	t.Helper()

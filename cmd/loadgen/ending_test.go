@@ -100,18 +100,16 @@ func TestSecondSignalLeavesAtOnce(t *testing.T) {
 	c.WantCode(130)
 }
 
-// TestServerDies: the engine is killed inside a cell.
+// TestServerDies: the server goes away inside a cell, as one does that is killed.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
-	engine, url := engineOf(t)
+	f := frontOf(t)
 	dir := t.TempDir()
-	c := spawn(t, dir, small(url)...)
-	c.Says("concurrency 1 …")
-	<-time.After(2 * time.Second) // any instant of the minute that the cell takes
-	engine.Signal(syscall.SIGKILL)
-	engine.Code()
+	c := spawn(t, dir, small(f.URL)...)
+	inWindow(t, c, f, 0)
+	f.die()
 	c.WantCode(1)
-	if got := c.Complaints("loadgen"); len(got) != 1 || !strings.Contains(got[0], strings.TrimPrefix(url, "http://")) {
+	if got := c.Complaints("loadgen"); len(got) != 1 || !strings.Contains(got[0], strings.TrimPrefix(f.URL, "http://")) {
 		t.Errorf("%q, want one sentence about the server", got)
 	}
 	if !strings.Contains(c.Stderr.String(), "to go on: loadgen --resume out/run.ndjson") {
