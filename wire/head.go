@@ -35,7 +35,7 @@ func (r *reader) sameHead() bool {
 }
 
 // keepHead remembers the head that was read, unless it has escapes: then its
-// strings lie elsewhere.
+// strings do not lie in the payload, and spanOf must not be asked.
 func (r *reader) keepHead() {
 	if r.i > maxHead || len(r.text) > 0 {
 		return
@@ -45,11 +45,12 @@ func (r *reader) keepHead() {
 	h.id, h.model = r.spanOf(r.ev.ID), r.spanOf(r.ev.Model)
 }
 
-// spanOf returns where the string v lies in the payload.
+// spanOf returns where v lies in the payload. v is nil or what str returned of a
+// string without escapes: see offset.
 func (r *reader) spanOf(v []byte) span {
-	from := cap(r.p) - cap(v)
 	if v == nil {
-		from = 0
+		return span{}
 	}
+	from := offset(r.p, v)
 	return span{from, from + len(v)}
 }

@@ -56,7 +56,10 @@ func withOptions(body, null []byte) ([]byte, bool) {
 	return splice(body, bytes.IndexByte(body, '{')+1, 0, `"stream_options":`+options+`,`), true
 }
 
-// offset is where part, a piece of whole, begins in it.
+// offset is where part begins in whole. part must have been cut from whole by
+// slices of two indices, which keep the capacity up to the end of whole's: what it
+// lacks is what lies before. A third index, a copy or whole cut anew would make it
+// wrong without a sign.
 func offset(whole, part []byte) int { return cap(whole) - cap(part) }
 
 // splice replaces n bytes at i.
