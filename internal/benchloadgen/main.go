@@ -91,7 +91,7 @@ func measure(ctx context.Context, s settings, sources string, stdout, stderr io.
 		"emitter": {sources, "./emitter"}, "drain": {sources, "./drain"},
 		"loadgen": {".", "github.com/streamgauge/streamgauge/cmd/loadgen"},
 	} {
-		if err := build(ctx, from[0], from[1], filepath.Join(dir, program)); err != nil {
+		if err := yard.Build(ctx, from[0], from[1], filepath.Join(dir, program)); err != nil {
 			return 0, err
 		}
 	}
@@ -184,14 +184,6 @@ func (b *bench) arrange(stderr io.Writer) error {
 	}
 	for i := range b.pin {
 		b.pin[i] = append(b.pin[i], chrt, "-r", "1")
-	}
-	return nil
-}
-
-// build compiles the package in dir (of the module there) to program.
-func build(ctx context.Context, dir, pkg, program string) error {
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", program, pkg).CombinedOutput(); err != nil {
-		return fmt.Errorf("go build -C %s %s: %w\n%s", dir, pkg, err, out)
 	}
 	return nil
 }

@@ -12,7 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 // peer is another tool that measures such streams.
@@ -152,7 +155,7 @@ func (s *stand) wave(ctx context.Context, p peer, l load) (wave, error) {
 	if err != nil {
 		return wave{}, err
 	}
-	defer e.stop()
+	defer e.Stop(syscall.SIGTERM)
 	out, err := os.MkdirTemp(s.b.dir, p.name+"-")
 	if err != nil {
 		return wave{}, err
@@ -160,13 +163,13 @@ func (s *stand) wave(ctx context.Context, p peer, l load) (wave, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.b.window+waveTime)
 	defer cancel()
 	tokens := int(s.b.window/l.itl) / l.perChunk * l.perChunk
-	cmd := s.b.held(ctx, clientCore, p.program(s.cache), p.args(s, l, e.addr, out, tokens)...)
+	cmd := s.b.held(ctx, clientCore, p.program(s.cache), p.args(s, l, e.Addr, out, tokens)...)
 	cmd.Env = append(os.Environ(), "HF_HOME="+filepath.Join(s.cache, "hf"))
 	g, err := watchGroup(cmd)
 	if err != nil {
 		return wave{}, err
 	}
-	log, err := e.log(ctx)
+	log, err := e.Log(ctx)
 	if err != nil {
 		return wave{}, err
 	}
@@ -179,7 +182,7 @@ func (s *stand) wave(ctx context.Context, p peer, l load) (wave, error) {
 
 // waveOf lays what a peer said beside the emitter's log of the requests it
 // measured: those of full length, which its probes are not.
-func waveOf(r said, log map[string]stream, tokens int, g group) (wave, error) {
+func waveOf(r said, log map[string]yard.Emitted, tokens int, g group) (wave, error) {
 	w := wave{rss: g.rss, processes: g.processes}
 	first, from, to, n := int64(math.MaxInt64), int64(math.MaxInt64), int64(0), int64(0)
 	var ttft, tpot []float64

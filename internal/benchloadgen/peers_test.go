@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 // TestSaid reads results in the form that the tools of these versions write.
@@ -55,7 +57,7 @@ func TestWave(t *testing.T) {
 	g := group{began: began, rss: 7, processes: 2, samples: []use{
 		{began.Add(time.Second), time.Second}, {began.Add(2 * time.Second), 3 * time.Second}, {began.Add(3 * time.Second), 4 * time.Second},
 	}}
-	log := map[string]stream{
+	log := map[string]yard.Emitted{
 		"probe": {Read: 1500e6, PerChunk: 2, Emits: ms(1600)},
 		"a":     {Read: 2000e6, PerChunk: 2, Emits: ms(2200, 2220, 2240)},
 		"b":     {Read: 2010e6, PerChunk: 2, Emits: ms(2200, 2240, 2250)},

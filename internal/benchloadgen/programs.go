@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/streamgauge/streamgauge/internal/yard"
 	"github.com/streamgauge/streamgauge/matrix"
 )
 
@@ -41,92 +39,10 @@ func (b *bench) held(ctx context.Context, core int, program string, args ...stri
 	return cmd
 }
 
-// emitter is a running one.
-type emitter struct {
-	addr string
-	cmd  *exec.Cmd
-	said bytes.Buffer
-	done chan struct{}
-}
-
-func (b *bench) emitter(ctx context.Context, spec string) (*emitter, error) {
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	e := &emitter{addr: addr, done: make(chan struct{})}
-	e.cmd = b.command(ctx, serverCore, "emitter", "-addr", addr, "-spec", spec, "-kv", strconv.Itoa(1<<30))
-	// Between its clock reading and its write the emitter allocates, and in a
-	// cycle of its collector waits there: see internal/truth.
-	e.cmd.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=1GiB")
-	e.cmd.Stderr = &e.said
-	if err := e.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		_ = e.cmd.Wait()
-		close(e.done)
-	}()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	patience := time.After(10 * time.Second)
-	for {
-		if resp, err := http.Get("http://" + addr + "/health"); err == nil {
-			_ = resp.Body.Close()
-			return e, nil
-		}
-		select {
-		case <-tick.C:
-			continue
-		case <-e.done:
-		case <-patience:
-			e.stop()
-		}
-		return nil, fmt.Errorf("the emitter does not answer on %s: %s", addr, e.said.Bytes())
-	}
-}
-
-func (e *emitter) stop() {
-	_ = e.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-e.done:
-	case <-time.After(5 * time.Second):
-		_ = e.cmd.Process.Kill()
-		<-e.done
-	}
-}
-
-// stream is the emitter's log of one: CLOCK_REALTIME in nanoseconds, and for
-// each event the reading before it was made.
-type stream struct {
-	ID       string  `json:"id"`
-	Read     int64   `json:"read_ns"`
-	Emits    []int64 `json:"emit_ns"`
-	PerChunk int64   `json:"tokens_per_chunk"`
-}
-
-// log takes the emitter's log and empties it.
-func (e *emitter) log(ctx context.Context) (map[string]stream, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, "http://"+e.addr+"/truth", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	all := map[string]stream{}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
-		var s stream
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			return nil, fmt.Errorf("emitter's log: %w", err)
-		}
-		all[s.ID] = s
-	}
-	return all, lines.Err()
+// emitter starts one on the server's core.
+func (b *bench) emitter(ctx context.Context, spec string) (*yard.Emitter, error) {
+	return yard.StartEmitter(ctx, func(args ...string) *exec.Cmd { return b.command(ctx, serverCore, "emitter", args...) },
+		"-spec", spec, "-kv", strconv.Itoa(1<<30))
 }
 
 // cost is what a process used from its start to its end.
@@ -170,13 +86,13 @@ func spend(cmd *exec.Cmd) (cost, []byte, error) {
 }
 
 // loadgen runs one cell and returns what it wrote and cost.
-func (b *bench) loadgen(ctx context.Context, e *emitter, l load, extra ...string) (*matrix.Run, cost, error) {
+func (b *bench) loadgen(ctx context.Context, e *yard.Emitter, l load, extra ...string) (*matrix.Run, cost, error) {
 	out, err := os.MkdirTemp(b.dir, "run-")
 	if err != nil {
 		return nil, cost{}, err
 	}
 	args := append([]string{
-		"--url", "http://" + e.addr, "--contexts", "0", "--concurrency", strconv.Itoa(l.streams), "--no-prefill",
+		"--url", "http://" + e.Addr, "--contexts", "0", "--concurrency", strconv.Itoa(l.streams), "--no-prefill",
 		"--duration", b.window.String(), "--settle", "1s", "--max-tokens", strconv.Itoa(1 << 16), "--no-tui", "--quiet", "--out", out,
 	}, extra...)
 	c, _, err := spend(b.command(ctx, clientCore, "loadgen", args...))
@@ -188,9 +104,9 @@ func (b *bench) loadgen(ctx context.Context, e *emitter, l load, extra ...string
 }
 
 // drain reads as many streams for about as long and returns its cost a token.
-func (b *bench) drain(ctx context.Context, e *emitter, l load) (time.Duration, error) {
+func (b *bench) drain(ctx context.Context, e *yard.Emitter, l load) (time.Duration, error) {
 	tokens := int((b.window+time.Second)/l.itl) / l.perChunk * l.perChunk
-	c, _, err := spend(b.command(ctx, clientCore, "drain", "-url", "http://"+e.addr+"/v1/chat/completions",
+	c, _, err := spend(b.command(ctx, clientCore, "drain", "-url", "http://"+e.Addr+"/v1/chat/completions",
 		"-n", strconv.Itoa(l.streams), "-tokens", strconv.Itoa(tokens), "-model", "steady:"+l.spec()))
 	return c.cpu / time.Duration(l.streams*tokens), err
 }
@@ -236,14 +152,4 @@ func (b *bench) start(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("loadgen has sent nothing: %w", err)
 	}
 	return time.Since(began), nil
-}
-
-// freeAddr returns a loopback address that was free a moment ago.
-func freeAddr() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
 }

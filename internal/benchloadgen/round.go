@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"syscall"
 	"time"
 
+	"github.com/streamgauge/streamgauge/internal/yard"
 	"github.com/streamgauge/streamgauge/matrix"
 )
 
@@ -57,18 +59,18 @@ func (b *bench) round(ctx context.Context, l load) (round, error) {
 	if err != nil {
 		return r, err
 	}
-	defer e.stop()
+	defer e.Stop(syscall.SIGTERM)
 	if r.floor, err = b.drain(ctx, e, l); err != nil {
 		return r, err
 	}
-	if _, err := e.log(ctx); err != nil {
+	if _, err := e.Log(ctx); err != nil {
 		return r, err
 	}
 	run, spent, err := b.loadgen(ctx, e, l)
 	if err != nil {
 		return r, err
 	}
-	log, err := e.log(ctx)
+	log, err := e.Log(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -78,7 +80,7 @@ func (b *bench) round(ctx context.Context, l load) (round, error) {
 	if run, _, err = b.loadgen(ctx, e, l, "--events"); err != nil {
 		return r, err
 	}
-	if log, err = e.log(ctx); err != nil {
+	if log, err = e.Log(ctx); err != nil {
 		return r, err
 	}
 	r.instants, err = errorsOf(run, log)
@@ -86,7 +88,7 @@ func (b *bench) round(ctx context.Context, l load) (round, error) {
 }
 
 // judge lays a run beside the emitter's log of it.
-func (r *round) judge(run *matrix.Run, log map[string]stream, spent cost) error {
+func (r *round) judge(run *matrix.Run, log map[string]yard.Emitted, spent cost) error {
 	if len(run.Cells) != 1 || !run.Cells[0].OpenNS.OK {
 		return fmt.Errorf("%d cells, want one that was measured", len(run.Cells))
 	}
@@ -122,7 +124,7 @@ type truth struct {
 // truthOf is made by the definitions of docs/measuring.md, of the emitter's
 // instants: tokens in [open, end), gaps between two events in it, a stream's time
 // between tokens from its first to its last event in it.
-func truthOf(run *matrix.Run, log map[string]stream, open, end int64) truth {
+func truthOf(run *matrix.Run, log map[string]yard.Emitted, open, end int64) truth {
 	var t truth
 	for _, rec := range run.Records {
 		s, ok := log[rec.ID]
@@ -154,7 +156,7 @@ func truthOf(run *matrix.Run, log map[string]stream, open, end int64) truth {
 
 // errorsOf are the distances, in milliseconds, of the instants in the run file
 // to the emitter's, sorted. Coalesced ones are upper bounds and left out.
-func errorsOf(run *matrix.Run, log map[string]stream) ([]float64, error) {
+func errorsOf(run *matrix.Run, log map[string]yard.Emitted) ([]float64, error) {
 	var off []float64
 	for _, rec := range run.Records {
 		if rec.Phase == "prime" {

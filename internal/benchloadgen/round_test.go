@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/streamgauge/streamgauge/internal/yard"
 	"github.com/streamgauge/streamgauge/matrix"
 	record "github.com/streamgauge/streamgauge/stream"
 )
@@ -25,7 +26,7 @@ func ms(v ...float64) []int64 {
 // knows but the run does not (a probe, a prime) counts nowhere.
 func TestTruth(t *testing.T) {
 	run := &matrix.Run{Records: []record.Record{{ID: "a"}, {ID: "b", Seq: 1}, {ID: "p", Phase: record.Prime}}}
-	log := map[string]stream{
+	log := map[string]yard.Emitted{
 		"a":     {ID: "a", Read: 700e6, PerChunk: 4, Emits: ms(900, 1000, 1040, 1080, 2000)},
 		"b":     {ID: "b", Read: 1000e6, PerChunk: 4, Emits: ms(1999)},
 		"p":     {ID: "p", PerChunk: 1, Emits: ms(1500)},
@@ -48,12 +49,12 @@ func TestTruth(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	rec := record.Record{ID: "a", SentRealNS: record.Some(int64(1000e6)), EventLog: [][3]int64{{100e6, 1, 0}, {110e6, 1, 1}, {120.5e6, 1, 0}}}
-	log := map[string]stream{"a": {Emits: ms(1099.9, 1105, 1120, 1130)}}
+	log := map[string]yard.Emitted{"a": {Emits: ms(1099.9, 1105, 1120, 1130)}}
 	off, err := errorsOf(&matrix.Run{Records: []record.Record{rec}}, log)
 	if err != nil || len(off) != 2 || math.Abs(off[0]-.1) > 1e-9 || math.Abs(off[1]-.5) > 1e-9 {
 		t.Errorf("errors %v (%v), want 0.1 and 0.5 ms: the coalesced event is left out", off, err)
 	}
-	log["a"] = stream{Emits: ms(1099.9)}
+	log["a"] = yard.Emitted{Emits: ms(1099.9)}
 	if _, err := errorsOf(&matrix.Run{Records: []record.Record{rec}}, log); err == nil {
 		t.Error("no error for events that were never sent")
 	}

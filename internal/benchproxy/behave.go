@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // The yard's upstream of scripted behaviour, and our proxies before it: as it
@@ -92,12 +93,12 @@ func (b *bench) behave(ctx context.Context, w io.Writer) (wrong int, err error) 
 		if err != nil {
 			return 0, err
 		}
-		defer engine.stop()
+		defer engine.Stop(syscall.SIGTERM)
 		proxy, err := b.start(ctx, "http://"+s.addr, s.data)
 		if err != nil {
 			return 0, err
 		}
-		defer proxy.stop()
+		defer proxy.Stop(syscall.SIGTERM)
 	}
 	fmt.Fprint(w, "| row | ours | |\n|---|---|---|\n")
 	text, err := b.output(ctx, "python3", filepath.Join(b.scripts, "scripts", "behave.py"), ours, port(scripted[0].data))

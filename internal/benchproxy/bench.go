@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // emitter is where the yard's scripts start it.
@@ -78,8 +79,8 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 		if err != nil {
 			return err
 		}
-		defer p.stop()
-		targets = append(targets, target{fmt.Sprintf("%s=http://%s%s=%d", o.name, o.data, o.path, p.pid()), o.few})
+		defer p.Stop(syscall.SIGTERM)
+		targets = append(targets, target{fmt.Sprintf("%s=http://%s%s=%d", o.name, o.data, o.path, p.PID()), o.few})
 	}
 	for _, p := range peers {
 		pid, err := b.pid(p.name)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 func (b *bench) command(ctx context.Context, name string, args ...string) *exec.Cmd {
@@ -70,63 +72,14 @@ func (b *bench) build(ctx context.Context) error {
 
 func (b *bench) proxy() string { return filepath.Join(b.work, "streamgauge-proxy") }
 
-// program is a child process.
-type program struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-	err   error // how, once ended is closed
-}
-
 // launch starts a program that is to listen on addr.
-func (b *bench) launch(ctx context.Context, addr string, cmd *exec.Cmd) (*program, error) {
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &program{cmd: cmd, ended: make(chan struct{})}
-	go func() {
-		p.err = cmd.Wait()
-		close(p.ended)
-	}()
-	if err := p.listening(ctx, addr); err != nil {
-		p.stop()
-		return nil, err
-	}
-	return p, nil
-}
-
-// stop ends the program and waits for that.
-func (p *program) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error: it has ended
-	<-p.ended
-}
-
-func (p *program) pid() int { return p.cmd.Process.Pid }
-
-// listening waits until addr takes a connection.
-func (p *program) listening(ctx context.Context, addr string) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	patience := time.After(10 * time.Second)
-	for {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			return c.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-p.ended:
-			return fmt.Errorf("%s, which is to listen on %s, ended at once: %w", filepath.Base(p.cmd.Path), addr, p.err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-patience:
-			return fmt.Errorf("%s does not listen on %s: %w", filepath.Base(p.cmd.Path), addr, err)
-		}
-	}
+func (b *bench) launch(ctx context.Context, addr string, cmd *exec.Cmd) (*yard.Program, error) {
+	return yard.Start(ctx, cmd, yard.Listens(addr))
 }
 
 // start runs a proxy of ours as it comes, metering, detection and metrics on, but
 // for what the flags say; as nice as up.sh's.
-func (b *bench) start(ctx context.Context, upstream, data string, flags ...string) (*program, error) {
+func (b *bench) start(ctx context.Context, upstream, data string, flags ...string) (*yard.Program, error) {
 	host, port, err := net.SplitHostPort(data)
 	if err != nil {
 		return nil, err

@@ -2,12 +2,11 @@ package chaosloadgen
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/streamgauge/streamgauge/internal/yard"
 	"github.com/streamgauge/streamgauge/matrix"
 )
 
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		program = filepath.Join(dir, "loadgen")
-		if out, err := exec.Command("go", "build", "-o", program, "github.com/streamgauge/streamgauge/cmd/loadgen").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building loadgen: %v\n%s", err, out)
+		if err := yard.Build(context.Background(), ".", "github.com/streamgauge/streamgauge/cmd/loadgen", program); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return m.Run()
@@ -71,36 +71,18 @@ func chaos(t *testing.T, one func(t *testing.T, rng *rand.Rand)) {
 }
 
 // engine starts a simulated engine and returns its URL.
-func engine(t *testing.T) (string, *exec.Cmd) {
+func engine(t *testing.T) (string, *yard.Program) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := yard.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := ln.Addr().String()
-	if err := ln.Close(); err != nil {
+	p, err := yard.Start(t.Context(), exec.Command(program, "sim", "--profile", "plain", "--listen", addr), yard.Answers("http://"+addr+"/health"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "sim", "--profile", "plain", "--listen", addr)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
-	patience := time.After(20 * time.Second)
-	for {
-		if resp, err := http.Get("http://" + addr + "/health"); err == nil {
-			_ = resp.Body.Close()
-			return "http://" + addr, cmd
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-patience:
-			t.Fatalf("the engine does not answer on %s", addr)
-		}
-	}
+	t.Cleanup(func() { p.Stop(os.Kill) })
+	return "http://" + addr, p
 }
 
 // args are those of a run of two prefill rows and six cells.
@@ -162,7 +144,7 @@ func TestEngineKilled(t *testing.T) {
 		}
 		at := time.Duration(rng.Int64N(int64(longest)))
 		<-time.After(at)
-		_ = sim.Process.Kill()
+		sim.Stop(os.Kill)
 		code, late := ended(cmd, overBy)
 		cells := sound(t, out)
 		t.Logf("killed after %v: code %d, %d cells", at, code, cells)

@@ -7,15 +7,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
-)
 
-// stopSignal ends a proxy in order.
-const stopSignal = syscall.SIGTERM
+	"github.com/streamgauge/streamgauge/internal/yard"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -72,8 +72,8 @@ func endure(ctx context.Context, set soakSettings, big manySettings, stdout io.W
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	program, err := build(ctx, dir)
-	if err != nil {
+	program := filepath.Join(dir, "proxy")
+	if err := yard.Build(ctx, ".", "github.com/streamgauge/streamgauge/cmd/proxy", program); err != nil {
 		return 0, err
 	}
 	var t *tally

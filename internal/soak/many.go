@@ -32,7 +32,7 @@ func many(ctx context.Context, program string, set manySettings, w io.Writer) (*
 	if err != nil {
 		return nil, err
 	}
-	defer func() { p.stop(stopSignal) }()
+	defer p.end(t)
 	// The start is that of a proxy that has served: what it makes once is there.
 	if err := openAll(ctx, p, t, 1, 64, set.every/10, 20); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func openAll(ctx context.Context, p *proxy, t *tally, first uint64, n int, every
 
 // unharmed notes as faults what the proxy itself counted of them.
 func (p *proxy) unharmed(ctx context.Context, t *tally) error {
-	if !p.alive() {
+	if !p.Alive() {
 		t.fault("process", fmt.Errorf("the proxy ended:\n%s", p.tail()))
 		return nil
 	}

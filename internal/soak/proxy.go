@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,44 +15,25 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 // proxy is ours, as a process of its own.
 type proxy struct {
+	*yard.Program
 	addr, admin string
-	cmd         *exec.Cmd
 	said        string // file that holds its stderr
-	ended       chan struct{}
-}
-
-// build compiles the proxy of the tree.
-func build(ctx context.Context, dir string) (string, error) {
-	program := filepath.Join(dir, "proxy")
-	out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "github.com/streamgauge/streamgauge/cmd/proxy").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return program, nil
-}
-
-// freeAddr returns a loopback address that was free a moment ago.
-func freeAddr() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
 }
 
 // start runs the program in front of an engine, everything on that is on by
 // default.
 func start(ctx context.Context, program, engine string, flags ...string) (*proxy, error) {
-	addr, err := freeAddr()
+	addr, err := yard.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
-	admin, err := freeAddr()
+	admin, err := yard.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -62,47 +42,23 @@ func start(ctx context.Context, program, engine string, flags ...string) (*proxy
 		return nil, err
 	}
 	defer log.Close()
-	p := &proxy{addr: addr, admin: admin, said: log.Name(), ended: make(chan struct{})}
-	p.cmd = exec.Command(program, append([]string{"--upstream", "http://" + engine, "--listen", addr, "--admin", admin, "--models-every", "off", "--model", "soak", "--log-level", "warn", "--drain", "1s"}, flags...)...)
-	p.cmd.Stderr = log
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
+	p := &proxy{addr: addr, admin: admin, said: log.Name()}
+	cmd := exec.Command(program, append([]string{"--upstream", "http://" + engine, "--listen", addr, "--admin", admin, "--models-every", "off", "--model", "soak", "--log-level", "warn", "--drain", "1s"}, flags...)...)
+	cmd.Stderr = log
+	p.Program, err = yard.Start(ctx, cmd, func() error {
+		_, err := p.get(ctx, "/healthz")
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, p.tail())
 	}
-	go func() {
-		_ = p.cmd.Wait() // its log says more
-		close(p.ended)
-	}()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(10 * time.Second)
-	for {
-		if _, err = p.get(ctx, "/healthz"); err == nil {
-			return p, nil
-		}
-		select {
-		case <-tick.C:
-			continue
-		case <-p.ended:
-		case <-ctx.Done():
-		case <-limit:
-		}
-		p.stop(syscall.SIGTERM)
-		return nil, fmt.Errorf("the proxy does not answer: %w\n%s", err, p.tail())
-	}
+	return p, nil
 }
 
-// stop ends the process, if it has not ended.
-func (p *proxy) stop(by os.Signal) {
-	_ = p.cmd.Process.Signal(by) // an error: it has ended
-	<-p.ended
-}
-
-func (p *proxy) alive() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
+// end ends the proxy in order. That it does is a promise too.
+func (p *proxy) end(t *tally) {
+	if !p.Stop(syscall.SIGTERM) {
+		t.fault("process", errors.New("the proxy did not end when it was told to"))
 	}
 }
 
@@ -168,7 +124,7 @@ type sample struct {
 // sample reads /proc.
 func (p *proxy) sample() (sample, error) {
 	s := sample{at: time.Now()}
-	dir := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
+	dir := fmt.Sprintf("/proc/%d/", p.PID())
 	fds, err := os.ReadDir(dir + "fd")
 	if err != nil {
 		return s, err
@@ -203,7 +159,7 @@ func (p *proxy) sample() (sample, error) {
 // goroutines ends the process and counts the goroutines of the stacks that it
 // prints at that. No port says their number.
 func (p *proxy) goroutines() (int, error) {
-	p.stop(syscall.SIGQUIT)
+	p.Stop(syscall.SIGQUIT)
 	b, err := os.ReadFile(p.said)
 	if err != nil {
 		return 0, err

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -56,7 +57,7 @@ func soak(ctx context.Context, program string, set soakSettings, w io.Writer) (*
 	if err != nil {
 		return nil, err
 	}
-	defer func() { p.stop(stopSignal) }()
+	defer p.end(t)
 	fmt.Fprintf(w, "%d slots for %v, seed %d\n", set.streams, set.length, set.seed)
 
 	var samples []sample
@@ -121,7 +122,7 @@ func served(ctx context.Context, program string, e *engine, set soakSettings) (i
 	if err != nil {
 		return idle{}, err
 	}
-	defer func() { p.stop(stopSignal) }()
+	defer p.Stop(syscall.SIGTERM)
 	t := newTally()
 	if err := openAll(ctx, p, t, 1, set.streams, 10*time.Millisecond, 20); err != nil {
 		return idle{}, err
@@ -147,7 +148,7 @@ func slots(ctx context.Context, p *proxy, t *tally, set soakSettings) {
 			rng := rand.New(rand.NewPCG(set.seed, uint64(slot)))
 			c := client{addr: p.addr, tally: t}
 			defer c.hangUp()
-			for time.Now().Before(end) && ctx.Err() == nil && p.alive() {
+			for time.Now().Before(end) && ctx.Err() == nil && p.Alive() {
 				a := draw(rng, ids.Add(1))
 				err := c.do(ctx, a.s, a.how)
 				switch {

@@ -145,7 +145,7 @@ func measure(ctx context.Context, s settings, dir, source string, stdout io.Writ
 	if err != nil {
 		return 0, err
 	}
-	defer emitter.stop()
+	defer emitter.Stop(syscall.SIGTERM)
 	fmt.Fprintf(stdout, "%d tokens a stream; errors in microseconds, of the events that are not coalesced\n\n", s.tokens)
 	printHeader(stdout)
 	for _, vantage := range []string{"loadgen", "proxy"} {
@@ -194,14 +194,14 @@ func loads(s settings, user bool) []load {
 }
 
 // rows makes the rows of one vantage and one kind of stamps.
-func rows(ctx context.Context, s settings, dir string, emitter *server, vantage string, user bool, stdout io.Writer) (over int, err error) {
-	addr := emitter.addr
+func rows(ctx context.Context, s settings, dir string, emitter *yard.Emitter, vantage string, user bool, stdout io.Writer) (over int, err error) {
+	addr := emitter.Addr
 	var hop *proxyServer
 	if vantage == "proxy" {
-		if hop, err = startProxy(ctx, dir, emitter.addr, nil, user); err != nil {
+		if hop, err = startProxy(ctx, dir, emitter.Addr, nil, user); err != nil {
 			return 0, err
 		}
-		defer hop.stop()
+		defer hop.Stop(syscall.SIGTERM)
 		addr = hop.addr
 	}
 	for _, l := range loads(s, user) {
@@ -214,7 +214,7 @@ func rows(ctx context.Context, s settings, dir string, emitter *server, vantage 
 				return over, err
 			}
 		}
-		truth, err := emitter.truth(ctx)
+		truth, err := emitter.Log(ctx)
 		if err != nil {
 			return over, err
 		}

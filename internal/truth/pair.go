@@ -11,8 +11,10 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
+	"github.com/streamgauge/streamgauge/internal/yard"
 	"github.com/streamgauge/streamgauge/matrix"
 )
 
@@ -76,7 +78,7 @@ func pair(ctx context.Context, s settings, dir, source string, stdout, stderr io
 	if err := p.arrange(); err != nil {
 		fmt.Fprintf(stderr, "truth: emitter, proxy and loadgen are in each other's way: %v\n", err)
 	}
-	if err := build(ctx, ".", "github.com/streamgauge/streamgauge/cmd/loadgen", filepath.Join(dir, "loadgen")); err != nil {
+	if err := yard.Build(ctx, ".", "github.com/streamgauge/streamgauge/cmd/loadgen", filepath.Join(dir, "loadgen")); err != nil {
 		return 0, err
 	}
 	fmt.Fprintf(stdout, "\nthe same cells directly and through our proxy, windows of %v, medians of %d rounds\n\n", s.window, s.rounds)
@@ -119,12 +121,12 @@ func (p *pairing) rounds(ctx context.Context, c cell) (readings [ways][]reading,
 	if err != nil {
 		return readings, err
 	}
-	defer e.stop()
-	hop, err := startProxy(ctx, p.dir, e.addr, p.proxy, false)
+	defer e.Stop(syscall.SIGTERM)
+	hop, err := startProxy(ctx, p.dir, e.Addr, p.proxy, false)
 	if err != nil {
 		return readings, err
 	}
-	defer hop.stop()
+	defer hop.Stop(syscall.SIGTERM)
 	for range p.settings.rounds {
 		for w := direct; w < ways; w++ {
 			r, err := p.read(ctx, e, hop, c, w)
@@ -138,15 +140,15 @@ func (p *pairing) rounds(ctx context.Context, c cell) (readings [ways][]reading,
 }
 
 // read runs the cell once and lays it beside the emitter's log.
-func (p *pairing) read(ctx context.Context, e *server, hop *proxyServer, c cell, w way) (reading, error) {
-	if _, err := e.truth(ctx); err != nil { // what came before is not of this cell
+func (p *pairing) read(ctx context.Context, e *yard.Emitter, hop *proxyServer, c cell, w way) (reading, error) {
+	if _, err := e.Log(ctx); err != nil { // what came before is not of this cell
 		return reading{}, err
 	}
 	out, err := os.MkdirTemp(p.dir, "run-")
 	if err != nil {
 		return reading{}, err
 	}
-	addr, args := e.addr, []string{
+	addr, args := e.Addr, []string{
 		"--contexts", "0", "--concurrency", strconv.Itoa(c.streams), "--no-prefill", "--duration", p.window.String(),
 		"--settle", "1s", "--max-tokens", strconv.Itoa(1 << 16), "--no-tui", "--quiet", "--out", out,
 	}
@@ -163,7 +165,7 @@ func (p *pairing) read(ctx context.Context, e *server, hop *proxyServer, c cell,
 	if err != nil {
 		return reading{}, err
 	}
-	log, err := e.truth(ctx)
+	log, err := e.Log(ctx)
 	if err != nil {
 		return reading{}, err
 	}

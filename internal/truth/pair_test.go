@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/streamgauge/streamgauge/internal/yard"
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stream"
 )
@@ -14,7 +15,7 @@ const ms = 1_000_000
 
 // oneStream is a run of one stream with tokens at 100, 110, … 190 ms after it
 // was sent at epoch 0; the window is [100, 200) ms.
-func oneStream() (*matrix.Run, map[string]sent, map[string]int64) {
+func oneStream() (*matrix.Run, map[string]yard.Emitted, map[string]int64) {
 	rec := stream.Record{
 		ID: "a", Phase: stream.Warmup, Tokens: 10, SentNS: stream.Some[int64](0), SentRealNS: stream.Some[int64](0),
 		TTFTNS: stream.Some[int64](101 * ms),
@@ -28,7 +29,7 @@ func oneStream() (*matrix.Run, map[string]sent, map[string]int64) {
 		emits = append(emits, at)
 	}
 	return &matrix.Run{Records: []stream.Record{rec}, Cells: []matrix.Cell{c}},
-		map[string]sent{"a": {ID: "a", Emits: emits, Tokens: 1}}, map[string]int64{"a": 30 * ms}
+		map[string]yard.Emitted{"a": {ID: "a", Emits: emits, PerChunk: 1}}, map[string]int64{"a": 30 * ms}
 }
 
 func TestReadingOf(t *testing.T) {
@@ -56,15 +57,15 @@ func TestReadingOf(t *testing.T) {
 func TestReadingOfRefusesHoles(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		harm func(run *matrix.Run, log map[string]sent, left map[string]int64)
+		harm func(run *matrix.Run, log map[string]yard.Emitted, left map[string]int64)
 	}{
-		{"no cell", func(run *matrix.Run, _ map[string]sent, _ map[string]int64) { run.Cells = nil }},
-		{"a cell without numbers", func(run *matrix.Run, _ map[string]sent, _ map[string]int64) {
+		{"no cell", func(run *matrix.Run, _ map[string]yard.Emitted, _ map[string]int64) { run.Cells = nil }},
+		{"a cell without numbers", func(run *matrix.Run, _ map[string]yard.Emitted, _ map[string]int64) {
 			run.Cells[0].TotalTokS = stream.Null[float64]{}
 		}},
-		{"not in the emitter's log", func(_ *matrix.Run, log map[string]sent, _ map[string]int64) { delete(log, "a") }},
-		{"no instant of the request", func(_ *matrix.Run, _ map[string]sent, left map[string]int64) { delete(left, "a") }},
-		{"no TTFT", func(run *matrix.Run, _ map[string]sent, _ map[string]int64) {
+		{"not in the emitter's log", func(_ *matrix.Run, log map[string]yard.Emitted, _ map[string]int64) { delete(log, "a") }},
+		{"no instant of the request", func(_ *matrix.Run, _ map[string]yard.Emitted, left map[string]int64) { delete(left, "a") }},
+		{"no TTFT", func(run *matrix.Run, _ map[string]yard.Emitted, _ map[string]int64) {
 			run.Records[0].TTFTNS = stream.Null[int64]{}
 		}},
 	} {

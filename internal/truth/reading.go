@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/streamgauge/streamgauge/hist"
+	"github.com/streamgauge/streamgauge/internal/yard"
 	"github.com/streamgauge/streamgauge/matrix"
 	"github.com/streamgauge/streamgauge/stream"
 )
@@ -30,7 +31,7 @@ type reading struct {
 // left for the emitter; true instants are CLOCK_REALTIME nanoseconds. The true
 // TTFT begins there, as the definition has it, so the emitter's own backlog of
 // requests is part of it.
-func readingOf(run *matrix.Run, log map[string]sent, left map[string]int64, restarts bool) (reading, error) {
+func readingOf(run *matrix.Run, log map[string]yard.Emitted, left map[string]int64, restarts bool) (reading, error) {
 	var r reading
 	if len(run.Cells) != 1 || !run.Cells[0].OpenNS.OK || !run.Cells[0].TotalTokS.OK {
 		return r, fmt.Errorf("the run has no cell with numbers: %+v", run.Cells)
@@ -81,13 +82,13 @@ func readingOf(run *matrix.Run, log map[string]sent, left map[string]int64, rest
 
 // emitted counts a stream's tokens in [open, end) and files the gaps between
 // them.
-func emitted(s sent, open, end int64, gaps *hist.H) (tokens int) {
+func emitted(s yard.Emitted, open, end int64, gaps *hist.H) (tokens int) {
 	before := int64(0)
 	for _, at := range s.Emits {
 		if at < open || at >= end {
 			continue
 		}
-		tokens += s.Tokens
+		tokens += int(s.PerChunk)
 		if before != 0 {
 			gaps.Record(at - before)
 		}

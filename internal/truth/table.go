@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 // row is a line of the table.
@@ -21,7 +23,7 @@ type row struct {
 
 // compare lays the instants of n streams beside the emitter's log of them.
 // Every stream must be in both, with all its tokens.
-func compare(truth map[string]sent, got map[string][]instant, n, tokens int) (row, error) {
+func compare(truth map[string]yard.Emitted, got map[string][]instant, n, tokens int) (row, error) {
 	var r row
 	if len(truth) != n || len(got) != n {
 		return r, fmt.Errorf("%d streams in the emitter's log and %d in ours, want %d in both", len(truth), len(got), n)

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 func TestCompare(t *testing.T) {
-	truth := map[string]sent{"a": {Emits: []int64{1000, 2000, 3000}}, "b": {Emits: []int64{1500, 2500, 3500}}}
+	truth := map[string]yard.Emitted{"a": {Emits: []int64{1000, 2000, 3000}}, "b": {Emits: []int64{1500, 2500, 3500}}}
 	got := map[string][]instant{
 		"a": {{1005, false, true}, {3010, true, true}, {3010, false, true}},
 		"b": {{1501, false, true}, {2540, false, false}, {3502, false, true}},
@@ -43,14 +45,14 @@ func TestCompare(t *testing.T) {
 func TestCompareRefusesHoles(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		truth map[string]sent
+		truth map[string]yard.Emitted
 		got   map[string][]instant
 	}{
 		{"no stream", nil, nil},
-		{"stream missing", map[string]sent{"a": {Emits: []int64{1}}}, nil},
-		{"another stream", map[string]sent{"a": {Emits: []int64{1}}}, map[string][]instant{"b": {{ns: 1}}}},
-		{"token missing", map[string]sent{"a": {Emits: []int64{1}}}, map[string][]instant{"a": nil}},
-		{"token too many", map[string]sent{"a": {Emits: []int64{1}}}, map[string][]instant{"a": {{ns: 1}, {ns: 2}}}},
+		{"stream missing", map[string]yard.Emitted{"a": {Emits: []int64{1}}}, nil},
+		{"another stream", map[string]yard.Emitted{"a": {Emits: []int64{1}}}, map[string][]instant{"b": {{ns: 1}}}},
+		{"token missing", map[string]yard.Emitted{"a": {Emits: []int64{1}}}, map[string][]instant{"a": nil}},
+		{"token too many", map[string]yard.Emitted{"a": {Emits: []int64{1}}}, map[string][]instant{"a": {{ns: 1}, {ns: 2}}}},
 	} {
 		if _, err := compare(tt.truth, tt.got, 1, 1); err == nil {
 			t.Errorf("%s: got no error, want one", tt.name)

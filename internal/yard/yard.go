@@ -1,5 +1,6 @@
-// Package yard finds the ground-truth programs that measurements are laid
-// beside. They are not part of the project: who has them says where.
+// Package yard finds and runs the programs that measurements are laid beside, and
+// ours beside them. The ground truth is not part of the project: who has it says
+// where.
 package yard
 
 import (
