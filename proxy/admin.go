@@ -28,7 +28,7 @@ func (p *Proxy) ServeAdmin(ln net.Listener) error {
 	if !p.listening(ln) {
 		return nil
 	}
-	err := p.admin.Serve(ln)
+	err := p.admin.Serve(patient{ln, p.faults})
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 		return nil
 	}

@@ -19,7 +19,8 @@ import (
 
 // relays are the event loops that carry streams; they start with the first one.
 type relays struct {
-	start sync.Once
+	mu    sync.Mutex
+	over  bool          // none starts any more
 	loops []*relay.Loop // none where the system has none
 }
 
@@ -29,21 +30,18 @@ func loopsFor(processors int) int { return max(1, processors/4) }
 // relay returns the loop that carries the fewest streams, nil where there is none.
 func (p *Proxy) relay() *relay.Loop {
 	r := &p.relays
-	r.start.Do(func() {
-		if p.cfg.NoRelay {
-			return
-		}
-		for range loopsFor(runtime.GOMAXPROCS(0)) {
-			l, err := relay.New(relay.Limits{Idle: p.cfg.BodyIdle, Write: p.cfg.ClientWrite, Await: p.cfg.ClientIdle})
-			if err != nil {
-				if !errors.Is(err, errors.ErrUnsupported) {
-					p.log.Warn().Err(err).Msg("no event loop: each stream has a goroutine")
-				}
-				break
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.over && !p.cfg.NoRelay && len(r.loops) < loopsFor(runtime.GOMAXPROCS(0)) {
+		l, err := relay.New(relay.Limits{Idle: p.cfg.BodyIdle, Write: p.cfg.ClientWrite, Await: p.cfg.ClientIdle})
+		if err != nil {
+			if r.over = errors.Is(err, errors.ErrUnsupported); !r.over {
+				p.faults.Warn().Err(err).Msg("no event loop: the stream has a goroutine")
 			}
-			r.loops = append(r.loops, l)
+			break
 		}
-	})
+		r.loops = append(r.loops, l)
+	}
 	var best *relay.Loop
 	for _, l := range r.loops {
 		if err := l.Err(); err != nil {
@@ -57,7 +55,9 @@ func (p *Proxy) relay() *relay.Loop {
 
 // dismiss closes the clients that the loops wait for.
 func (r *relays) dismiss() {
-	r.start.Do(func() {}) // none starts any more
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
 	for _, l := range r.loops {
 		l.Dismiss()
 	}
@@ -65,6 +65,8 @@ func (r *relays) dismiss() {
 
 // close ends the loops, when no stream is left.
 func (r *relays) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, l := range r.loops {
 		l.Close()
 	}
@@ -96,6 +98,11 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 		head = append(head, "Connection: close\r\n"...)
 	}
 	head = append(head, "\r\n"...)
+	// Before the engine's side: without a descriptor for it the stream must go
+	// the ordinary way.
+	if client.Reserve() != nil {
+		return false
+	}
 	up, err := x.resp.Detach()
 	if errors.Is(err, upstream.ErrAttached) {
 		return false
@@ -188,8 +195,10 @@ func (c *carried) Ended(end relay.End) {
 		x.endedAt(x.cause(end.Err), end.At)
 	}
 	switch {
+	case !end.Whole && c.s.Up.Ending():
+		_ = c.s.Down.Abort()
 	case !end.Whole || c.last:
-		_ = c.s.Down.Close()
+		c.close()
 	case len(c.pipelined) > 0:
 		// Its next request is here already.
 		go x.p.resume(c.s.Down, c.pipelined)
@@ -199,17 +208,21 @@ func (c *carried) Ended(end relay.End) {
 	x.p.hijacked.Done()
 }
 
-// resume gives a client that has sent its next request back to the server.
-func (p *Proxy) resume(client *stamp.Raw, early []byte) {
-	p.openMu.Lock()
-	if p.draining {
-		p.openMu.Unlock()
-		_ = client.Close()
+// close ends the client's connection as the server would.
+func (c *carried) close() {
+	if !c.s.Down.Readable() {
+		_ = c.s.Down.Close()
 		return
 	}
-	p.resumed.Add(1)
-	p.openMu.Unlock()
-	defer p.resumed.Done()
+	if conn, err := c.s.Down.Attach(); err == nil {
+		left := &clientConn{Conn: conn}
+		left.unread.Store(true)
+		go func() { _ = left.Close() }() // it lets the client read first
+	}
+}
+
+// resume gives a client that has sent its next request back to the server.
+func (p *Proxy) resume(client *stamp.Raw, early []byte) {
 	conn, err := client.Attach()
 	if err != nil {
 		p.faults.Warn().Err(err).Msg("a client's connection could not be kept")
@@ -218,8 +231,15 @@ func (p *Proxy) resume(client *stamp.Raw, early []byte) {
 	conn.SetWriteLimit(p.cfg.ClientWrite)
 	c := &clientConn{Conn: conn, early: early}
 	p.openMu.Lock()
+	if p.cutting {
+		p.openMu.Unlock()
+		_ = c.Close()
+		return
+	}
 	p.back[c] = struct{}{}
+	p.resumed.Add(1)
 	p.openMu.Unlock()
+	defer p.resumed.Done()
 	_ = p.data.ServeConn(c) // its errors are the server's to log
 	p.openMu.Lock()
 	delete(p.back, c)
@@ -232,6 +252,7 @@ func (p *Proxy) resume(client *stamp.Raw, early []byte) {
 func (p *Proxy) cutUnasked() {
 	p.openMu.Lock()
 	defer p.openMu.Unlock()
+	p.cutting = true
 	for c := range p.back {
 		if !c.asked.Load() {
 			_ = c.Abort()

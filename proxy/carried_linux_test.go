@@ -99,6 +99,27 @@ func testForbiddenTrailers(t *testing.T, on path) {
 	}
 }
 
+// TestDeathBehindTheLastChunk: an engine that dies between its last chunk and the
+// body's end leaves a broken body, also to clients that are content with that chunk.
+func TestDeathBehindTheLastChunk(t *testing.T) { onBothPaths(t, testDeathBehindTheLastChunk) }
+
+func testDeathBehindTheLastChunk(t *testing.T, on path) {
+	for _, end := range []string{"0\r\n", "0\r\nX-Sum: 7\r\n", "0\r\n\r"} {
+		w := sockets(t, on(Config{}), sim.Always(sim.Script{Framing: sim.ByItself, End: sim.Drop, Writes: []sim.Write{
+			{Bytes: []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")},
+			{At: 20 * time.Millisecond, Bytes: []byte(end)},
+			{At: 40 * time.Millisecond},
+		}}))
+		c, br := openStream(t, w, get("/x"), 0)
+		got, err := io.ReadAll(br)
+		if err == nil && bytes.Contains(got, []byte("\r\n0\r\n")) {
+			t.Errorf("%q: got %q and a clean end of the connection", end, got)
+		}
+		_ = c.Close()
+		w.close()
+	}
+}
+
 // TestPanicInCarriedMetering: a panic in one stream's metering touches neither
 // that stream's bytes nor the loop's other streams.
 func TestPanicInCarriedMetering(t *testing.T) {
@@ -161,6 +182,7 @@ func TestFactsDoNotHoldTheLoop(t *testing.T) {
 		return o != nil
 	})
 	o.facts.Add(1)
+	o.blind.Store(false) // which the metering reads: Add comes before its Wait
 	close(first)
 	c, br := openStream(t, w, chat(), 0)
 	defer c.Close()

@@ -16,7 +16,7 @@ import (
 
 // listener gives the server connections that stamp their reads.
 type listener struct {
-	net.Listener // of stamp.WrapListener
+	net.Listener // of stamp.WrapListener, patient
 	writeLimit   time.Duration
 	tls          func() *tls.Config // returns nil where there is none
 	handshake    time.Duration      // its limit
@@ -46,7 +46,8 @@ type clientConn struct {
 	// watched is its place among the watched sockets, from the first request
 	// on; nil before, and where it cannot be watched.
 	watched *stamp.Watched
-	// unread: the client was answered before it had sent its whole body.
+	// unread: the client was answered before it had sent its whole body, or has
+	// sent more than the last request that it gets an answer to.
 	unread atomic.Bool
 	// hijacked is what ends the exchange that is taking the connection out of
 	// the server's loop, until its handler runs.
@@ -103,8 +104,9 @@ func (c *clientConn) hijack(ctx *fasthttp.RequestCtx, run func(net.Conn), lost f
 // lingerFor is how long a client may go on sending after its answer.
 const lingerFor = time.Second
 
-// Close lets a client that is still sending read its answer first: closing with
-// unread bytes sends a reset, which takes the answer from the client's hands.
+// Close lets a client that is still sending, or has sent what nobody will read, read
+// its answer first: closing with unread bytes sends a reset, which takes the answer
+// from the client's hands.
 func (c *clientConn) Close() error {
 	if c.detached {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 
@@ -47,9 +48,14 @@ func (x *exchange) refuse(ctx *fasthttp.RequestCtx, f fault, c stream.Cause) {
 	x.end(c)
 }
 
-// leaveUnread tells the connection that the client may still be sending.
+// leaveUnread tells the connection that the client may still be sending, or has
+// sent what nobody will read.
 func (x *exchange) leaveUnread(ctx *fasthttp.RequestCtx) {
-	if c, ok := ctx.Conn().(*clientConn); ok && x.body != nil && !x.body.ended {
+	c, ok := ctx.Conn().(*clientConn)
+	if !ok {
+		return
+	}
+	if x.body != nil && !x.body.ended || ctx.Request.Header.ConnectionClose() && errors.Is(c.Quiet(), stamp.ErrDirty) {
 		c.unread.Store(true)
 	}
 }
@@ -204,8 +210,10 @@ func (x *exchange) fail(ctx *fasthttp.RequestCtx, err error) {
 	f, c := faultClosed, x.cause(err)
 	switch {
 	case errors.Is(why, errClientGone):
-		// Nobody is there to read it. Metrics have status 0.
-		f.reply(ctx, true)
+		// Nobody is there to read an answer. Metrics have status 0.
+		if client, ok := ctx.Conn().(*clientConn); ok {
+			client.hijack(ctx, func(net.Conn) {}, func() {})
+		}
 		x.end(c)
 		return
 	case errors.Is(why, errDrained):

@@ -59,6 +59,8 @@ func TestSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.ndjson")
 	echo := sim.Script{Status: 401, Framing: sim.ByLength, Header: []string{"Content-Type: application/json", "Set-Cookie: s=SECRET-cookie"},
 		Writes: []sim.Write{{Bytes: []byte(`{"error":{"message":"Incorrect API key provided: sk-SECRET-echo","type":"invalid_request_error"}}`)}}}
+	broken := sim.Script{Framing: sim.ByItself, End: sim.Drop, Writes: []sim.Write{{Bytes: []byte("HTTP/1.1 200 OK\r\nSet-Cookie: s=SECRET\x00\r\n\r\n")}}}
+	garbage := sim.Script{Framing: sim.ByItself, End: sim.Drop, Writes: []sim.Write{{Bytes: []byte("data: SECRET text\n\n")}}}
 	streamed := script(`C("SECRET text")@1 | ev({"error":{"message":"prompt was: SECRET","code":"x"}})@2`)
 	for _, cfg := range []Config{{}, {Upstreams: []string{"http://127.0.0.1:1"}}} {
 		cfg.RecordFile = file
@@ -67,13 +69,18 @@ func TestSecrets(t *testing.T) {
 		var access lockedBuffer
 		cfg.AccessLog = &access
 		w := sockets(t, cfg, func(n int, _ *sim.Played) sim.Script {
-			if n == 0 {
+			switch n {
+			case 0:
 				return echo
+			case 2:
+				return broken
+			case 3:
+				return garbage
 			}
 			return streamed
 		})
 		body := `{"model":"SECRET-model","stream":true,"messages":[{"role":"user","content":"SECRET prompt"}],"user":"SECRET"}`
-		for range 2 {
+		for range 4 {
 			w.say(post("/v1/chat/completions?key=SECRET&api_key=SECRET", body,
 				"Authorization: Bearer sk-SECRET", "Cookie: s=SECRET", "X-Api-Key: SECRET", "Proxy-Authorization: SECRET"))
 		}

@@ -62,6 +62,7 @@ type Proxy struct {
 	relays    relays
 	resumed   sync.WaitGroup           // connections that a loop has given back
 	back      map[*clientConn]struct{} // those of them that are served
+	cutting   bool                     // none is served any more
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -170,7 +171,7 @@ func (p *Proxy) Serve(ln net.Listener) error {
 	}
 	addr := ln.Addr().String()
 	p.addr.Store(&addr)
-	err := p.data.Serve(&listener{Listener: stamp.WrapListener(ln, p.cfg.UserStamps), writeLimit: p.cfg.ClientWrite,
+	err := p.data.Serve(&listener{Listener: patient{stamp.WrapListener(ln, p.cfg.UserStamps), p.faults}, writeLimit: p.cfg.ClientWrite,
 		tls: p.tls.Load, handshake: p.cfg.HandshakeTimeout})
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +31,10 @@ const (
 	// otherwise cost a look that finds nothing.
 	observeAtOnce  = 16
 	observeBetween = 2
+	// turnsAtOnce is how often the loop goes round before it lets others have its
+	// processor, if they want it. Where there is one, only that keeps a flood from
+	// holding them up until the runtime's monitor sees it, 10 ms.
+	turnsAtOnce = 64
 )
 
 // Loop carries streams. Its goroutine owns everything but what mu guards.
@@ -152,7 +157,7 @@ func (l *Loop) run() {
 	defer close(l.done)
 	l.tick(l.limits.every())
 	events := l.events
-	for {
+	for turns := 1; ; turns++ {
 		n := l.poll(events)
 		if n == 0 {
 			if l.first < len(l.held) {
@@ -162,6 +167,9 @@ func (l *Loop) run() {
 			if n = l.wait(); n < 0 {
 				break // its set is broken
 			}
+		}
+		if turns%turnsAtOnce == 0 {
+			runtime.Gosched()
 		}
 		due, closed := l.look(events[:n])
 		if closed {
@@ -220,7 +228,7 @@ func (l *Loop) look(events []unix.EpollEvent) (due, closed bool) {
 	}
 	l.mu.Unlock()
 	for _, s := range waiting {
-		l.awaited(s, false)
+		l.awaited(s, s.Down.Readable()) // a request that has come is answered
 	}
 	for _, c := range cancels {
 		if !c.s.over {

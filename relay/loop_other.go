@@ -31,3 +31,6 @@ func (*Loop) Await(*stamp.Raw, func(*stamp.Raw)) {}
 
 // Dismiss does nothing here.
 func (*Loop) Dismiss() {}
+
+// Err is nil here.
+func (*Loop) Err() error { return nil }

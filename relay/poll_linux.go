@@ -89,7 +89,7 @@ func (l *Loop) wait() int {
 	if l.raw.Read(l.try) != nil {
 		return -1
 	}
-	if l.slept = stamp.Now().Sub(begun); l.slept < nap {
+	if l.slept = stamp.Now().Sub(begun); l.slept < nap && !l.napless && runtime.GOMAXPROCS(0) > 1 {
 		// The thread that has just left the runtime's poller is ours now, and
 		// keeps away from it: another must take its place, or connections would
 		// wait for the monitor, up to 10 ms. Work to look for brings one there.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -14,6 +15,21 @@ import (
 type Conn struct {
 	net.Conn // the socket, or TLS over it
 	sock     *socket
+	reserved atomic.Pointer[Raw] // of Reserve
+}
+
+// Close is net.Conn's.
+func (c *Conn) Close() error {
+	c.unreserve()
+	return c.Conn.Close()
+}
+
+// unreserve gives back what Reserve got. While there are two descriptors, closing
+// one neither sends a FIN nor a reset.
+func (c *Conn) unreserve() {
+	if r := c.reserved.Swap(nil); r != nil {
+		_ = r.Close()
+	}
 }
 
 // Wrap returns c with stamped reads. Kernel stamps need a *net.TCPConn on Linux
@@ -62,6 +78,7 @@ func (c *Conn) SetWriteLimit(d time.Duration) {
 // the FIN that could pass for a clean end. Nothing is flushed and it never
 // blocks; over TLS no alert is sent. A blocked Read or Write returns.
 func (c *Conn) Abort() error {
+	c.unreserve()
 	if l, ok := c.sock.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = l.SetLinger(0) // fails on a closed socket only
 	}

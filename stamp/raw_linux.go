@@ -30,6 +30,29 @@ func (c *Conn) Detachable() bool {
 	return tcp && c.Conn == net.Conn(c.sock)
 }
 
+// Reserve gets what Detach needs of the system, so that a Detach after it succeeds.
+// Closing c gives it back.
+func (c *Conn) Reserve() error {
+	if c.reserved.Load() != nil {
+		return nil
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	// A duplicate, since only closing its own descriptor takes a socket out of
+	// the runtime's poller. There each segment would go on waking a thread.
+	fd, dup := -1, error(nil)
+	if err := raw.Control(func(old uintptr) { fd, dup = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return err
+	}
+	if dup != nil {
+		return os.NewSyscallError("dup", dup)
+	}
+	c.reserved.Store(&Raw{fd: fd})
+	return nil
+}
+
 // Detach takes the socket out of c, which is closed by it. rest is what had been
 // read from the socket and not yet returned by Read; Stamp still tells its
 // instant. On an error c is as it was.
@@ -37,20 +60,13 @@ func (c *Conn) Detach() (r *Raw, rest []byte, err error) {
 	if !c.Detachable() {
 		return nil, nil, errors.ErrUnsupported
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
+	if err := c.Reserve(); err != nil {
 		return nil, nil, err
 	}
-	// A duplicate, since only closing its own descriptor takes a socket out of
-	// the runtime's poller. There each segment would go on waking a thread.
-	fd, dup := -1, error(nil)
-	if err := raw.Control(func(old uintptr) { fd, dup = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
-		return nil, nil, err
+	if r = c.reserved.Swap(nil); r == nil {
+		return nil, nil, net.ErrClosed // by Abort, in between
 	}
-	if dup != nil {
-		return nil, nil, os.NewSyscallError("dup", dup)
-	}
-	r = &Raw{fd: fd, user: c.sock.recv == nil, track: c.sock.track, at: c.sock.at, src: c.sock.src}
+	r.user, r.track, r.at, r.src = c.sock.recv == nil, c.sock.track, c.sock.at, c.sock.src
 	if c.sock.recv.left() {
 		rest = append(rest, c.sock.recv.rest...)
 		c.sock.recv.drop()

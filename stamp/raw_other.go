@@ -13,6 +13,9 @@ func (*Conn) Detachable() bool { return false }
 // Detach is errors.ErrUnsupported here.
 func (*Conn) Detach() (r *Raw, rest []byte, err error) { return nil, nil, errors.ErrUnsupported }
 
+// Reserve is errors.ErrUnsupported here.
+func (*Conn) Reserve() error { return errors.ErrUnsupported }
+
 // Attach is errors.ErrUnsupported here.
 func (*Raw) Attach() (*Conn, error) { return nil, errors.ErrUnsupported }
 
@@ -21,3 +24,6 @@ func (*Raw) Close() error { return errors.ErrUnsupported }
 
 // Abort is errors.ErrUnsupported here.
 func (*Raw) Abort() error { return errors.ErrUnsupported }
+
+// Readable is false here.
+func (*Raw) Readable() bool { return false }

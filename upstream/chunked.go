@@ -11,6 +11,7 @@ type chunked struct {
 	state   chunkState
 	size    int64 // of the chunk, while its digits come in
 	left    int64 // of its data
+	digits  int   // of the size
 	skipped int   // bytes of the chunk's extension
 	trailer []byte
 }
@@ -20,6 +21,7 @@ type chunkState uint8
 const (
 	chunkStart  chunkState = iota // at the first digit of a size
 	chunkSize                     // in the digits
+	chunkBlank                    // in white space after them
 	chunkExt                      // after them, in what the size line may carry
 	chunkSizeLF                   // at the LF of the size line
 	chunkData                     // in the data
@@ -34,13 +36,15 @@ const (
 const (
 	// maxChunk keeps the size inside an int64 with room for a digit more.
 	maxChunk = 1 << 58
+	// maxDigits leaves room for leading zeros; nobody sends many.
+	maxDigits = 16
 	// maxExt is the limit of a chunk extension; nobody uses them.
 	maxExt = 4 << 10
 )
 
 var (
 	errChunkCRLF    = errors.New("chunk without CRLF")
-	errChunkExt     = errors.New("chunk extension over 4 KiB")
+	errChunkExt     = errors.New("chunk extension that is none, or over 4 KiB")
 	errChunkTrailer = errors.New("trailer section over 64 KiB")
 )
 
@@ -74,35 +78,51 @@ func (d *chunked) step(b byte) error {
 	case chunkStart, chunkSize:
 		v, ok := unhex(b)
 		switch {
-		case ok && d.size < maxChunk:
-			d.size = d.size<<4 | v
+		case ok && d.size < maxChunk && d.digits < maxDigits:
+			d.size, d.digits = d.size<<4|v, d.digits+1
 			d.state = chunkSize
 		case ok:
-			return fmt.Errorf("chunk size over %d bytes", int64(maxChunk))
+			return fmt.Errorf("chunk size over %d bytes, or of over %d digits", int64(maxChunk), maxDigits)
 		case d.state == chunkStart:
 			return fmt.Errorf("chunk size begins with %q", b)
 		case b == '\r':
 			d.state = chunkSizeLF
-		case b == ';' || b == ' ' || b == '\t':
+		case b == ';':
 			d.state, d.skipped = chunkExt, 0
+		case b == ' ' || b == '\t':
+			d.state, d.skipped = chunkBlank, 0
 		default:
 			return fmt.Errorf("chunk size has %q", b)
+		}
+	case chunkBlank:
+		switch {
+		case b == '\r':
+			d.state = chunkSizeLF
+		case b == ';':
+			d.state = chunkExt
+		case b != ' ' && b != '\t':
+			return errChunkExt
+		}
+		if d.skipped++; d.skipped > maxExt {
+			return errChunkExt
 		}
 	case chunkExt:
 		if d.skipped++; d.skipped > maxExt {
 			return errChunkExt
 		}
-		switch b {
-		case '\r':
+		switch {
+		case b == '\r':
 			d.state = chunkSizeLF
-		case '\n':
+		case b == '\n':
 			return errChunkCRLF // some take it for the line's end, some do not
+		case b < ' ' && b != '\t' || b == 0x7f:
+			return errChunkExt
 		}
 	case chunkSizeLF:
 		if b != '\n' {
 			return errChunkCRLF
 		}
-		d.left, d.size = d.size, 0
+		d.left, d.size, d.digits = d.size, 0, 0
 		d.state = chunkData
 		if d.left == 0 {
 			d.state = chunkTrail

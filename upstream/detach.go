@@ -101,6 +101,10 @@ func (d *Detached) Scan(p []byte, spans []Span) (tail, used int, _ []Span, err e
 // Ended reports whether the body's end has been scanned.
 func (d *Detached) Ended() bool { return d.chunks.state == chunkEnd }
 
+// Ending reports whether the last chunk has been scanned, and not yet the body's
+// end: some clients take a connection that closes there for a clean end.
+func (d *Detached) Ending() bool { return d.chunks.state >= chunkTrail && d.chunks.state < chunkEnd }
+
 // Trailer returns the trailer fields; call it when the body has ended.
 func (d *Detached) Trailer() ([]Field, error) { return d.chunks.fields() }
 

@@ -3,7 +3,6 @@ package upstream
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strconv"
 )
 
@@ -67,13 +66,17 @@ func (h *head) chunked() (bool, error) {
 		case len(v) == len("chunked") && fold(v, "chunked") && !seen:
 			seen = true
 		default:
-			return false, fmt.Errorf("transfer coding %q is not supported", clip(v))
+			return false, errCoding
 		}
 	}
 	return seen, nil
 }
 
-var errLengths = errors.New("Content-Length fields differ")
+var (
+	errLength  = errors.New("Content-Length is not a length")
+	errLengths = errors.New("Content-Length fields differ")
+	errCoding  = errors.New("transfer coding other than chunked")
+)
 
 // length returns Content-Length, -1 if there is none.
 func (h *head) length() (int64, error) {
@@ -87,7 +90,7 @@ func (h *head) length() (int64, error) {
 			// ParseUint takes a sign for an error, unlike ParseInt.
 			n, err := strconv.ParseUint(string(item), 10, 63)
 			if err != nil {
-				return -1, fmt.Errorf("Content-Length %q is not a length", clip(f.Value))
+				return -1, errLength
 			}
 			if length >= 0 && length != int64(n) {
 				return -1, errLengths

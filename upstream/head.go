@@ -40,13 +40,10 @@ func headEnd(b []byte, from int) int {
 func checkStart(b []byte) error {
 	const start = "HTTP/1."
 	if n := min(len(b), len(start)); string(b[:n]) != start[:n] {
-		return fmt.Errorf("response begins with %q, not %q", clip(b), start)
+		return fmt.Errorf("response does not begin with %q", start)
 	}
 	return nil
 }
-
-// clip shortens a value for an error text.
-func clip(b []byte) []byte { return b[:min(len(b), 40)] }
 
 // parse reads the head b, whose end headEnd has found. RFC 9112, section 2.2,
 // allows a bare LF to end a line of it; a folded line is joined by spaces, and
@@ -64,25 +61,27 @@ func (h *head) parse(b []byte) error {
 	return err
 }
 
+// Errors quote nothing that the server sent: they are logged.
+var errStatusLine = errors.New("status line is malformed")
+
 func (h *head) parseStatus(line []byte) error {
 	const start = "HTTP/1."
-	bad := func() error { return fmt.Errorf("status line %q is malformed", clip(line)) }
 	if len(line) < len(start)+5 || checkStart(line) != nil {
-		return bad()
+		return errStatusLine
 	}
 	minor := line[len(start)]
 	code, tail := line[len(start)+2:], line[len(start)+5:]
 	if minor < '0' || minor > '9' || line[len(start)+1] != ' ' || len(tail) > 0 && tail[0] != ' ' {
-		return bad()
+		return errStatusLine
 	}
 	for _, c := range code[:3] {
 		if c < '0' || c > '9' {
-			return bad()
+			return errStatusLine
 		}
 		h.status = h.status*10 + int(c-'0')
 	}
 	if h.status < 100 {
-		return bad()
+		return errStatusLine
 	}
 	if len(tail) > 0 {
 		h.reason = tail[1:]
@@ -102,7 +101,7 @@ func cutLine(b []byte) (line, rest []byte, err error) {
 		line = line[:n-1]
 	}
 	if bytes.IndexByte(line, '\r') >= 0 || bytes.IndexByte(line, 0) >= 0 {
-		return nil, nil, fmt.Errorf("header line %q has a bare CR or NUL", clip(line))
+		return nil, nil, errors.New("header line with a bare CR or NUL")
 	}
 	return line, rest, nil
 }
@@ -132,7 +131,7 @@ func appendFields(dst []Field, b []byte) ([]Field, error) {
 		name, value, ok := bytes.Cut(line, []byte{':'})
 		name = bytes.TrimRight(name, " \t")
 		if !ok || !isToken(name) {
-			return dst, fmt.Errorf("header line %q is malformed", clip(line))
+			return dst, errors.New("header line without a name that is a token")
 		}
 		dst = append(dst, Field{name, bytes.Trim(value, " \t")})
 		b = rest
