@@ -19,7 +19,7 @@ type ebb struct {
 
 const (
 	// ebbFrom is the number of open requests from which they are a burst.
-	ebbFrom = 64
+	ebbFrom = 16
 	// ebbAfter is how long it must be over: collecting more often would cost
 	// more than the memory is worth.
 	ebbAfter = 2 * time.Second
