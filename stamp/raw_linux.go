@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -116,11 +115,7 @@ func (r *Raw) Recv(rc *Receiver, p []byte) (int, Instant, Source, error) {
 	m := &rc.r
 	m.iov[0].Base = &p[0]
 	m.iov[0].SetLen(len(p))
-	m.msg.SetControllen(len(m.oob))
-	n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&m.msg)), unix.MSG_DONTWAIT)
-	for errno == syscall.EINTR {
-		n, _, errno = syscall.RawSyscall(unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&m.msg)), unix.MSG_DONTWAIT)
-	}
+	n, errno := m.receive(uintptr(r.fd))
 	m.iov[0].Base = nil
 	switch {
 	case errno != 0:
@@ -132,7 +127,7 @@ func (r *Raw) Recv(rc *Receiver, p []byte) (int, Instant, Source, error) {
 	default:
 		r.at, r.src = r.track.place(m.stamp())
 	}
-	return int(n), r.at, r.src, nil
+	return n, r.at, r.src, nil
 }
 
 // Send writes as much of p as the socket takes; syscall.EAGAIN when it takes

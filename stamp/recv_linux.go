@@ -140,19 +140,25 @@ func (r *receiver) recvmsg(fd uintptr) bool {
 	s := spills.Get().(*spill)
 	r.iov[1].Base = &s[0]
 	r.iov[1].SetLen(len(s))
-	r.msg.SetControllen(len(r.oob))
-	n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
-	for errno == syscall.EINTR {
-		n, _, errno = syscall.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
-	}
+	r.n, r.errno = r.receive(fd)
 	r.iov[1].Base = nil
-	r.n, r.errno = int(n), errno
-	if errno == 0 && r.n > r.room {
+	if r.errno == 0 && r.n > r.room {
 		r.spill, r.rest = s, s[:r.n-r.room]
 	} else {
 		spills.Put(s)
 	}
-	return errno != syscall.EAGAIN
+	return r.errno != syscall.EAGAIN
+}
+
+// receive is one recvmsg into iov that does not block; the stamp is in oob then.
+func (r *receiver) receive(fd uintptr) (int, syscall.Errno) {
+	for {
+		r.msg.SetControllen(len(r.oob))
+		n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
+		if errno != syscall.EINTR {
+			return int(n), errno
+		}
+	}
 }
 
 // stamp finds SCM_TIMESTAMPNS among the control messages.
