@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,11 +18,13 @@ import (
 	"github.com/streamgauge/streamgauge/upstream"
 )
 
-// relays are the event loops that carry streams; they start with the first one.
+// relays are the event loops; they start with the first listener or stream that is
+// one for them.
 type relays struct {
 	mu    sync.Mutex
 	over  bool          // none starts any more
 	loops []*relay.Loop // none where the system has none
+	ears  []*stamp.RawListener
 }
 
 // loopsFor returns the number of loops: one carries some 60,000 tokens a second.
@@ -33,14 +36,20 @@ func (p *Proxy) relay() *relay.Loop {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for !r.over && !p.cfg.NoRelay && len(r.loops) < loopsFor(runtime.GOMAXPROCS(0)) {
-		l, err := relay.New(relay.Limits{Idle: p.cfg.BodyIdle, Write: p.cfg.ClientWrite, Await: p.cfg.ClientIdle})
+		f := &front{p: p, head: make([]byte, 0, headRoom)}
+		l, err := relay.New(relay.Limits{Connect: p.cfg.ConnectTimeout, Header: p.cfg.HeaderWait, Idle: p.cfg.BodyIdle,
+			Write: p.cfg.ClientWrite, First: p.cfg.ClientRead, Await: p.cfg.ClientIdle}, f)
 		if err != nil {
 			if r.over = errors.Is(err, errors.ErrUnsupported); !r.over {
 				p.faults.Warn().Err(err).Msg("no event loop: the stream has a goroutine")
 			}
 			break
 		}
+		f.loop = l
 		r.loops = append(r.loops, l)
+		for _, ear := range r.ears {
+			p.listen(l, ear)
+		}
 	}
 	var best *relay.Loop
 	for _, l := range r.loops {
@@ -53,14 +62,60 @@ func (p *Proxy) relay() *relay.Loop {
 	return best
 }
 
-// dismiss closes the clients that the loops wait for.
+// listen lets a loop accept clients. Each has a descriptor of its own; the first
+// one, ear, is kept for loops that are yet to come.
+func (p *Proxy) listen(l *relay.Loop, ear *stamp.RawListener) {
+	own, err := ear.Another()
+	if err == nil {
+		err = l.Listen(own)
+	}
+	if err != nil {
+		p.faults.Error().Err(err).Msg("an event loop cannot accept clients")
+	}
+}
+
+// accept lets the loops accept the clients of ln. It reports false for a listener
+// that is not for them.
+func (p *Proxy) accept(ln net.Listener) bool {
+	if _, tcp := ln.(*net.TCPListener); !tcp || p.tls.Load() != nil || p.relay() == nil {
+		return false
+	}
+	r := &p.relays
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	ear, err := stamp.ListenRaw(ln, p.cfg.UserStamps)
+	if err != nil {
+		return false
+	}
+	r.ears = append(r.ears, ear)
+	for _, l := range r.loops {
+		p.listen(l, ear)
+	}
+	return true
+}
+
+// dismiss ends the accepting, and closes the clients that the loops wait for.
 func (r *relays) dismiss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
+	for _, ear := range r.ears {
+		_ = ear.Close()
+	}
+	r.ears = nil
 	for _, l := range r.loops {
 		l.Dismiss()
 	}
+}
+
+// spare closes a connection to an upstream that waits in a loop.
+func (r *relays) spare(to *upstream.Client) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.loops, func(l *relay.Loop) bool { return l.Spare(to) })
 }
 
 // close ends the loops, when no stream is left.
@@ -74,11 +129,11 @@ func (r *relays) close() {
 
 // carried is an exchange whose response an event loop carries.
 type carried struct {
-	x         *exchange
-	loop      *relay.Loop
-	s         relay.Stream
-	last      bool   // the client's connection ends with this response
-	pipelined []byte // what the client has sent behind its request
+	x     *exchange
+	loop  *relay.Loop
+	front *front // of an exchange that the loop has had from its request on
+	s     *relay.Stream
+	last  bool // the client's connection ends with this response
 }
 
 // carry hands the response to an event loop, if it is one for it: in chunks, to a
@@ -92,12 +147,8 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 	if loop == nil {
 		return false
 	}
-	c := &carried{x: x, loop: loop, last: ctx.Request.Header.ConnectionClose() || x.p.leaving()}
-	head := append(appendHead(make([]byte, 0, 1<<10), x.resp, true), "Transfer-Encoding: chunked\r\n"...)
-	if c.last {
-		head = append(head, "Connection: close\r\n"...)
-	}
-	head = append(head, "\r\n"...)
+	c := &carried{x: x, loop: loop, s: new(relay.Stream), last: ctx.Request.Header.ConnectionClose()}
+	head := c.head(make([]byte, 0, 1<<10), &x.resp.Head, true)
 	// Before the engine's side: without a descriptor for it the stream must go
 	// the ordinary way.
 	if client.Reserve() != nil {
@@ -122,12 +173,12 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 			x.p.hijacked.Done()
 			return
 		}
-		c.s.Up, c.s.Sink, c.s.StayHalfClosed = up, c, x.p.cfg.KeepHalfClosed
-		loop.Carry(&c.s, head)
+		c.s.Up, c.s.Sink, c.s.Last, c.s.StayHalfClosed = up, c, c.last, x.p.cfg.KeepHalfClosed
 		x.carried.Store(c)
 		if x.ctx.Err() != nil {
 			c.cancel() // it came in between
 		}
+		loop.Carry(c.s, head)
 	}, func() {
 		defer x.p.hijacked.Done()
 		up.Drop()
@@ -141,21 +192,34 @@ func (c *carried) take(buffered net.Conn, client *clientConn) bool {
 	// A deadline that is over: what is there is read, and nothing waited for.
 	_ = client.SetReadDeadline(time.Unix(1, 0))
 	if p, _ := io.ReadAll(buffered); len(p) > 0 {
-		c.pipelined = p
+		c.s.Pipelined = p
 	}
 	client.watched.Remove()
 	raw, rest, err := client.Detach()
 	if err != nil {
 		return false
 	}
-	c.pipelined = append(c.pipelined, rest...)
+	c.s.Pipelined = append(c.s.Pipelined, rest...)
 	c.s.Down = raw
 	client.detached = true
 	return true
 }
 
+// head appends what the client gets of the response's head.
+func (c *carried) head(head []byte, h *upstream.Head, chunked bool) []byte {
+	c.last = c.last || c.x.p.leaving()
+	head = appendHead(head, h, chunked)
+	if chunked {
+		head = append(head, "Transfer-Encoding: chunked\r\n"...)
+	}
+	if c.last {
+		head = append(head, "Connection: close\r\n"...)
+	}
+	return append(head, "\r\n"...)
+}
+
 // cancel ends the stream as its exchange's context was.
-func (c *carried) cancel() { c.loop.Cancel(&c.s, context.Cause(c.x.ctx)) }
+func (c *carried) cancel() { c.loop.Cancel(c.s, context.Cause(c.x.ctx)) }
 
 // Left counts the delay that the proxy added.
 func (c *carried) Left(arrived, left stamp.Instant) {
@@ -180,60 +244,88 @@ func (c *carried) Trailer(fields []upstream.Field) (lines []byte) {
 	return lines
 }
 
-// Ended closes the exchange; a client that may send more goes back to the server.
-func (c *carried) Ended(end relay.End) {
-	x := c.x
-	switch {
-	case end.Whole:
-		x.endedAt(stream.Cause{Kind: stream.EOF}, end.At)
-		c.s.Up.Put()
-	case end.Gone:
-		c.s.Up.Drop()
-		x.endedAt(x.cause(nil), end.At)
-	default:
-		c.s.Up.Drop()
-		x.endedAt(x.cause(end.Err), end.At)
-	}
-	switch {
-	case !end.Whole && c.s.Up.Ending():
-		_ = c.s.Down.Abort()
-	case !end.Whole || c.last:
-		c.close()
-	case len(c.pipelined) > 0:
-		// Its next request is here already.
-		go x.p.resume(c.s.Down, c.pipelined)
-	default:
-		c.loop.Await(c.s.Down, func(client *stamp.Raw) { x.p.resume(client, nil) })
-	}
-	x.p.hijacked.Done()
-}
+// briefEvents is the number of events up to which the loop itself makes a stream's
+// record: some 20 µs.
+const briefEvents = 256
 
-// close ends the client's connection as the server would.
-func (c *carried) close() {
-	if !c.s.Down.Readable() {
-		_ = c.s.Down.Close()
+// Ended closes the exchange: beside the loop if its record takes time, or must wait
+// for the scan of its request.
+func (c *carried) Ended(end relay.End) {
+	if o := c.x.obs; o != nil && (o.model.Load() == nil || o.events.Load() > briefEvents) {
+		c.x.p.closer.close(c, end)
 		return
 	}
-	if conn, err := c.s.Down.Attach(); err == nil {
-		left := &clientConn{Conn: conn}
-		left.unread.Store(true)
-		go func() { _ = left.Close() }() // it lets the client read first
+	c.end(end)
+}
+
+// closer closes exchanges in one goroutine: the streams of a decode step end together,
+// and each would start its own.
+type closer struct {
+	mu      sync.Mutex
+	over    []over
+	running bool
+}
+
+type over struct {
+	c   *carried
+	end relay.End
+}
+
+func (q *closer) close(c *carried, end relay.End) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.over = append(q.over, over{c, end})
+	if !q.running {
+		q.running = true
+		go q.run()
 	}
 }
 
-// resume gives a client that has sent its next request back to the server.
-func (p *Proxy) resume(client *stamp.Raw, early []byte) {
+func (q *closer) run() {
+	for {
+		q.mu.Lock()
+		over := q.over
+		q.over = nil
+		q.running = len(over) > 0
+		q.mu.Unlock()
+		if len(over) == 0 {
+			return
+		}
+		for _, o := range over {
+			o.c.end(o.end)
+		}
+	}
+}
+
+// end makes the record.
+func (c *carried) end(end relay.End) {
+	defer c.x.p.hijacked.Done()
+	switch {
+	case end.Whole:
+		c.x.endedAt(stream.Cause{Kind: stream.EOF}, end.At)
+	case end.Gone:
+		c.x.endedAt(c.x.cause(nil), end.At)
+	default:
+		c.x.endedAt(c.x.cause(end.Err), end.At)
+	}
+}
+
+// resume gives a client that has sent its next request to the server. x is the
+// exchange of that request, if a loop has begun it.
+func (p *Proxy) resume(client *stamp.Raw, early []byte, x *exchange) {
 	conn, err := client.Attach()
 	if err != nil {
 		p.faults.Warn().Err(err).Msg("a client's connection could not be kept")
+		x.giveUp(err)
 		return
 	}
 	conn.SetWriteLimit(p.cfg.ClientWrite)
-	c := &clientConn{Conn: conn, early: early}
+	c := &clientConn{Conn: conn, early: early, begun: x}
 	p.openMu.Lock()
 	if p.cutting {
 		p.openMu.Unlock()
 		_ = c.Close()
+		x.giveUp(net.ErrClosed)
 		return
 	}
 	p.back[c] = struct{}{}
@@ -241,6 +333,7 @@ func (p *Proxy) resume(client *stamp.Raw, early []byte) {
 	p.openMu.Unlock()
 	defer p.resumed.Done()
 	_ = p.data.ServeConn(c) // its errors are the server's to log
+	c.begun.giveUp(net.ErrClosed)
 	p.openMu.Lock()
 	delete(p.back, c)
 	p.openMu.Unlock()

@@ -39,7 +39,9 @@ func TestWhoIsCarried(t *testing.T) {
 		{"under the policy to tag", Config{Policies: policies(t, "tag")}, trickles, chat(), false},
 		{"under the policy to cut", Config{Policies: policies(t, "cut")}, trickles, chat(), false},
 		{"an HTTP/1.0 client", Config{}, trickles, strings.Replace(chat(), "HTTP/1.1", "HTTP/1.0", 1), false},
-		{"whole with its header", Config{}, atOnce, chat(), false},
+		{"whole with its header", Config{}, atOnce, chat(), true},
+		{"whole with its header, by a request that is not plain", Config{}, atOnce, chat("Te: trailers"), false},
+		{"by a request that is not plain", Config{}, trickles, chat("Te: trailers"), true},
 		{"TLS", Config{TLS: ca.server("data")}, trickles, chat(), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -182,6 +184,7 @@ func TestFactsDoNotHoldTheLoop(t *testing.T) {
 		return o != nil
 	})
 	o.facts.Add(1)
+	model := o.model.Swap(nil)
 	o.blind.Store(false) // which the metering reads: Add comes before its Wait
 	close(first)
 	c, br := openStream(t, w, chat(), 0)
@@ -190,6 +193,7 @@ func TestFactsDoNotHoldTheLoop(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, br, 5000); err != nil {
 		t.Errorf("another stream: %v", err)
 	}
+	o.model.Store(model)
 	o.facts.Done()
 	if a := <-scanned; a.err != nil {
 		t.Errorf("the stream itself: %v", a.err)

@@ -58,6 +58,8 @@ type clientConn struct {
 	asked atomic.Bool
 	// early is what was read of a connection that an event loop has given back.
 	early []byte
+	// begun is the exchange whose request early holds, if the loop had begun it.
+	begun *exchange
 }
 
 // Read is net.Conn's. A client that connects and does not get through its

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/streamgauge/streamgauge/relay"
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/stream"
 	"github.com/streamgauge/streamgauge/upstream"
@@ -43,7 +44,8 @@ type exchange struct {
 	resp    *upstream.Response
 	watched *stamp.Watched          // the client's socket, while its leaving is watched for
 	body    *bodyReader             // the request's, nil without one
-	carried atomic.Pointer[carried] // set while an event loop has the response
+	carried atomic.Pointer[carried] // set while an event loop has it, or its response
+	away    *relay.Exchange         // what an event loop has left to do; nil if all
 
 	once sync.Once
 }

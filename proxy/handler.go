@@ -21,21 +21,39 @@ import (
 
 // handle serves one request of the data port.
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
-	x := &exchange{p: p, route: metrics.Route(ctx.Request.Header.RequestURI()), received: stamp.Now(),
-		method: knownMethod(ctx.Method()), client: ctx.RemoteAddr()}
-	x.ctx, x.cancel = context.WithCancelCause(context.Background())
-	if !p.admit(x) {
-		x.refuse(ctx, faultDraining, stream.Cause{Kind: stream.Drained})
-		return
+	client, ok := ctx.Conn().(*clientConn)
+	if !ok {
+		panic("proxy: a connection that is not from our listener")
+	}
+	x := client.begun
+	client.begun = nil
+	if x == nil {
+		x = p.newExchange(ctx.Request.Header.RequestURI(), ctx.Method(), stamp.Now())
+		x.client = ctx.RemoteAddr()
+		if !p.admit(x) {
+			x.refuse(ctx, faultDraining, stream.Cause{Kind: stream.Drained})
+			return
+		}
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			p.metrics.Panics.Inc()
-			p.log.Error().Str("panic", fmt.Sprintf("%T", r)).Str("route", x.route).Msg("a request's handler failed")
+			p.panicked(r, x.route)
 			x.refuse(ctx, faultInternal, stream.Cause{Kind: stream.Cut})
 		}
 	}()
-	x.serve(ctx)
+	x.serve(ctx, client)
+}
+
+func (p *Proxy) newExchange(uri, method []byte, received stamp.Instant) *exchange {
+	x := &exchange{p: p, route: metrics.Route(uri), received: received, method: knownMethod(method)}
+	x.ctx, x.cancel = context.WithCancelCause(context.Background())
+	return x
+}
+
+// panicked notes a panic in what serves a request.
+func (p *Proxy) panicked(r any, route string) {
+	p.metrics.Panics.Inc()
+	p.log.Error().Str("panic", fmt.Sprintf("%T", r)).Str("route", route).Msg("a request's handler failed")
 }
 
 // refuse answers with a fault and ends the exchange. The connection is kept
@@ -60,18 +78,14 @@ func (x *exchange) leaveUnread(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
-	client, ok := ctx.Conn().(*clientConn)
-	if !ok {
-		panic("proxy: a connection that is not from our listener")
-	}
+func (x *exchange) serve(ctx *fasthttp.RequestCtx, client *clientConn) {
 	client.asked.Store(true)
 	if string(ctx.Method()) == fasthttp.MethodConnect {
 		x.refuse(ctx, faultMethod, stream.Cause{Kind: stream.EOF})
 		return
 	}
 	req := upstream.Request{Method: string(ctx.Method())}
-	head := readHead(&ctx.Request.Header)
+	head := readHead(ctx.Request.Header.RequestURI(), ctx.Request.Header.RawHeaders(), new(fieldRoom))
 	req.Header = head.fields
 
 	if head.bad {
@@ -100,8 +114,10 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 		// buffer, and what is written past that would come first.
 		req.Interim = func(status int, fields []upstream.Field) { writeInterim(client, status, fields) }
 	}
-	x.pickBackend(nil)
-	x.observe(&req, head, body)
+	if x.backend == nil {
+		x.pickBackend(nil)
+	}
+	x.observe(&req, &head, body)
 	if err := x.send(&req, &head); err != nil {
 		x.fail(ctx, err)
 		return
@@ -114,7 +130,7 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 		if x.body != nil {
 			x.obs.watch.bytes = x.body.read
 		}
-		x.obs.answered(x.resp, x.received)
+		x.obs.answered(&x.resp.Head, x.received)
 	}
 	x.leaveUnread(ctx)
 	x.respond(ctx, client)
@@ -125,20 +141,23 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx) {
 const inlineFacts = 32 << 10
 
 // observe sets up the metering of a request that generates text.
-func (x *exchange) observe(req *upstream.Request, head requestHead, body []byte) {
+func (x *exchange) observe(req *upstream.Request, head *requestHead, body []byte) {
 	path, _, _ := bytes.Cut(head.uri, []byte{'?'})
 	dialect := wire.ForPath(path)
 	if dialect == wire.Unknown || req.Method != fasthttp.MethodPost {
 		return
 	}
-	id := head.id
-	if id == "" {
-		id = x.p.newID()
-	}
 	if slices.Contains(x.p.rules.Load().usage, x.route) {
 		if asking, changed := wire.AskUsage(dialect, body); changed {
 			body, req.Body = asking, asking
 		}
+	}
+	if x.obs != nil {
+		return // an event loop had begun with it
+	}
+	id := head.id
+	if id == "" {
+		id = x.p.newID()
 	}
 	o := x.p.newObserver(id, x.route, x.backend.name, dialect)
 	x.obs = o
@@ -156,12 +175,17 @@ func (x *exchange) pickBackend(tried []*backend) bool {
 	if b == nil {
 		return false
 	}
+	x.take(b)
+	return true
+}
+
+// take makes b the exchange's upstream.
+func (x *exchange) take(b *backend) {
 	if x.backend != nil {
 		x.backend.open.Add(-1)
 	}
 	b.open.Add(1)
 	x.backend = b
-	return true
 }
 
 // send sends the request and waits for the response's header. While no
@@ -171,11 +195,11 @@ func (x *exchange) send(req *upstream.Request, head *requestHead) error {
 	var tried []*backend
 	for {
 		req.Target = head.target(x.backend.prefix)
-		resp, err := x.backend.client.Do(x.ctx, req)
+		resp, err := x.ask(req)
 		if err == nil {
-			x.backend.answered()
-			x.resp, x.retries = resp, resp.Retries
-			break
+			x.resp = resp
+			x.answered(resp.Retries)
+			return nil
 		}
 		var ue *upstream.Error
 		if errors.As(err, &ue) {
@@ -193,10 +217,29 @@ func (x *exchange) send(req *upstream.Request, head *requestHead) error {
 			x.obs.moved(x.backend.name)
 		}
 	}
-	if x.retries > 0 {
+}
+
+// answered notes that the upstream has answered.
+func (x *exchange) answered(retries int) {
+	x.backend.answered()
+	if x.retries = retries; retries > 0 {
 		x.p.metrics.UpstreamRetry("stale")
 	}
-	return nil
+}
+
+// ask sends the request to the upstream that was picked, or goes on where an event
+// loop has left off.
+func (x *exchange) ask(req *upstream.Request) (*upstream.Response, error) {
+	away := x.away
+	x.away = nil
+	switch {
+	case away == nil:
+	case away.Err != nil:
+		return nil, away.Err
+	case away.Pending != nil:
+		return away.Pending.Adopt(x.ctx, req)
+	}
+	return x.backend.client.Do(x.ctx, req)
 }
 
 // fail answers for an upstream that did not.

@@ -2,8 +2,7 @@ package proxy
 
 import (
 	"bytes"
-
-	"github.com/valyala/fasthttp"
+	"slices"
 
 	"github.com/streamgauge/streamgauge/upstream"
 )
@@ -68,12 +67,17 @@ type requestHead struct {
 // maxID bounds the request ids that records take.
 const maxID = 128
 
+// fieldRoom is room for the fields of one request after the other.
+type fieldRoom struct{ all, kept []upstream.Field }
+
 // readHead reads the head as it came on the wire: the fields in their spelling,
-// order and number, without the hop-by-hop ones. The result points into h.
-func readHead(h *fasthttp.RequestHeader) requestHead {
-	all := rawFields(h.RawHeaders())
+// order and number, without the hop-by-hop ones. The result points into uri and
+// block, the header's lines, and into room.
+func readHead(uri, block []byte, room *fieldRoom) requestHead {
+	all := rawFields(room.all[:0], block)
 	connection := connectionOf(all)
-	head := requestHead{uri: h.RequestURI(), fields: make([]upstream.Field, 0, len(all)+2)}
+	head := requestHead{uri: uri, fields: slices.Grow(room.kept[:0], len(all)+2)}
+	room.all = all
 	authority, path := splitAbsolute(head.uri)
 	if authority != nil {
 		// RFC 9112 section 3.2.2: the target's host stands above the field's.
@@ -113,6 +117,7 @@ func readHead(h *fasthttp.RequestHeader) requestHead {
 			break
 		}
 	}
+	room.kept = head.fields
 	return head
 }
 
@@ -155,8 +160,8 @@ func printable(b []byte) bool {
 // rawFields reads a header block as it came on the wire. Padding around values
 // is not part of them; a folded line is joined with one space (RFC 9112 section
 // 5.2).
-func rawFields(block []byte) []upstream.Field {
-	fields := make([]upstream.Field, 0, 16)
+func rawFields(fields []upstream.Field, block []byte) []upstream.Field {
+	fields = slices.Grow(fields, 16)
 	for len(block) > 0 {
 		line := cutLine(&block)
 		i := bytes.IndexByte(line, ':')

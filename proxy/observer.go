@@ -109,7 +109,7 @@ func (o *observer) moved(upstream string) {
 }
 
 // answered notes the response's head.
-func (o *observer) answered(r *upstream.Response, received stamp.Instant) {
+func (o *observer) answered(r *upstream.Head, received stamp.Instant) {
 	o.received = received
 	o.sentAt(r.Sent)
 	o.guard(func() {

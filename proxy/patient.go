@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -32,3 +33,30 @@ func (p patient) Accept() (net.Conn, error) {
 		time.Sleep(wait)
 	}
 }
+
+// deaf is the server's listener where event loops accept the clients: what they
+// are not for they give to the server one by one.
+type deaf struct {
+	addr   net.Addr
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newDeaf(addr net.Addr) *deaf {
+	return &deaf{addr: addr, closed: make(chan struct{})}
+}
+
+// Accept returns net.ErrClosed after Close.
+func (e *deaf) Accept() (net.Conn, error) {
+	<-e.closed
+	return nil, net.ErrClosed
+}
+
+// Close ends Accept.
+func (e *deaf) Close() error {
+	e.once.Do(func() { close(e.closed) })
+	return nil
+}
+
+// Addr is the loops' address.
+func (e *deaf) Addr() net.Addr { return e.addr }

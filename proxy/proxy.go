@@ -60,6 +60,7 @@ type Proxy struct {
 	empty     chan struct{} // closed when draining and nothing is open
 	hijacked  sync.WaitGroup
 	relays    relays
+	closer    closer
 	resumed   sync.WaitGroup           // connections that a loop has given back
 	back      map[*clientConn]struct{} // those of them that are served
 	cutting   bool                     // none is served any more
@@ -95,6 +96,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 			return nil, err
 		}
 		b := newBackend(u, &cfg, log, p.doubt)
+		b.client.Spare = func() bool { return p.relays.spare(b.client) }
 		p.backends = append(p.backends, b)
 		p.metrics.UpstreamUp(b.name, func() float64 {
 			if b.up(stamp.Now()) {
@@ -171,6 +173,11 @@ func (p *Proxy) Serve(ln net.Listener) error {
 	}
 	addr := ln.Addr().String()
 	p.addr.Store(&addr)
+	if p.accept(ln) {
+		if ln = newDeaf(ln.Addr()); !p.listening(ln) {
+			return nil
+		}
+	}
 	err := p.data.Serve(&listener{Listener: patient{stamp.WrapListener(ln, p.cfg.UserStamps), p.faults}, writeLimit: p.cfg.ClientWrite,
 		tls: p.tls.Load, handshake: p.cfg.HandshakeTimeout})
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {

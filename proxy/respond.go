@@ -32,7 +32,7 @@ func (x *exchange) respond(ctx *fasthttp.RequestCtx, client *clientConn) {
 		return
 	}
 	out := &ctx.Response.Header
-	head := append(appendHead(make([]byte, 0, 512), r, !bodyless && r.ContentLength < 0), "\r\n"...)
+	head := append(appendHead(make([]byte, 0, 512), &r.Head, !bodyless && r.ContentLength < 0), "\r\n"...)
 	if err := parseHeader(out, head); err != nil {
 		x.refuse(ctx, faultResponse, stream.Cause{Kind: stream.Cut, Err: err})
 		return
@@ -92,7 +92,7 @@ func parseHeader(out *fasthttp.ResponseHeader, head []byte) error {
 // appendHead appends the head that the client gets: the upstream's without the
 // fields that concern our connection to it, and without framing but for
 // Content-Length. The blank line at its end is the caller's.
-func appendHead(b []byte, r *upstream.Response, trailers bool) []byte {
+func appendHead(b []byte, r *upstream.Head, trailers bool) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(r.Status), 10)
 	b = append(b, ' ')
@@ -138,7 +138,7 @@ func (x *exchange) copyTrailers(out *fasthttp.ResponseHeader) {
 // with a reset, since a FIN would make it look whole. The server's loop cannot
 // do that, so the connection leaves it.
 func (x *exchange) respondUntilClose(ctx *fasthttp.RequestCtx, client *clientConn) {
-	head := append(appendHead(nil, x.resp, false), "Connection: close\r\n\r\n"...)
+	head := append(appendHead(nil, &x.resp.Head, false), "Connection: close\r\n\r\n"...)
 	x.p.hijacked.Add(1)
 	client.hijack(ctx, func(net.Conn) {
 		defer x.p.hijacked.Done()

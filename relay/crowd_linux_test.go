@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -14,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/streamgauge/streamgauge/stamp"
 )
 
 // randomBody is a body in random chunks, and the data in it.
@@ -101,8 +100,12 @@ func TestSlotsAreReused(t *testing.T) {
 	fds := 0
 	for round := range rounds {
 		var lines []*line
-		for range 16 {
-			lines = append(lines, st.open(""))
+		for i := range 16 {
+			if i%4 == 3 {
+				lines = append(lines, st.open("", staysOpen))
+			} else {
+				lines = append(lines, st.open(""))
+			}
 		}
 		var wait sync.WaitGroup
 		for i, l := range lines {
@@ -126,7 +129,8 @@ func TestSlotsAreReused(t *testing.T) {
 					if _, err := l.engine.Write(body); err != nil {
 						t.Error(err)
 					}
-					if got, err := io.ReadAll(l.client); err != nil || !bytes.Equal(got, append([]byte(head), body...)) {
+					got, err := io.ReadAll(io.LimitReader(l.client, int64(len(head)+len(body))))
+					if err != nil || !bytes.Equal(got, append([]byte(head), body...)) {
 						t.Errorf("got %d bytes, %v, want %d", len(got), err, len(body)+len(head))
 					}
 					if e := l.end(); !e.Whole || !bytes.Equal(l.observed(), data) {
@@ -141,12 +145,13 @@ func TestSlotsAreReused(t *testing.T) {
 		if n := st.loop.Open(); n != 0 {
 			t.Fatalf("round %d: got %d open, want none", round, n)
 		}
+		eventually(t, "the clients that stayed have left", func() bool { return st.sockets() == 0 })
 		if round == 0 {
 			fds = openFDs(t)
 		}
 	}
-	if slots := len(st.loop.gens); slots > 16 {
-		t.Errorf("got %d slots for 16 streams at a time", slots)
+	if slots := len(st.loop.gens); slots > 32 {
+		t.Errorf("got %d slots for 16 streams of two sockets at a time", slots)
 	}
 	if now := openFDs(t); now > fds {
 		t.Errorf("got %d descriptors at the end, %d after the first round", now, fds)
@@ -162,16 +167,16 @@ func openFDs(t *testing.T) int {
 	return len(d)
 }
 
-// TestStaleEvents: an event of a slot's earlier stream, or of an empty slot, touches
-// nobody.
+// TestStaleEvents: an event of a slot's earlier socket, of an empty slot or of a
+// listener that is gone touches nobody.
 func TestStaleEvents(t *testing.T) {
-	s := &Stream{slot: 1, gen: 7}
-	l := &Loop{streams: []*Stream{nil, s}}
-	event := func(slot, side int32, gen int32) unix.EpollEvent {
-		return unix.EpollEvent{Events: unix.EPOLLIN, Fd: slot<<1 | side, Pad: gen}
+	k := &socket{slot: 1, gen: 7}
+	l := &Loop{sockets: []*socket{nil, k}}
+	event := func(slot, gen int32) unix.EpollEvent {
+		return unix.EpollEvent{Events: unix.EPOLLIN, Fd: slot, Pad: gen}
 	}
-	l.look([]unix.EpollEvent{event(0, 0, 7), event(1, 0, 6), event(1, 1, 8), event(1, 1, 7), event(1, 0, 7)})
-	want := []touched{{s, true, unix.EPOLLIN}, {s, false, unix.EPOLLIN}}
+	l.look([]unix.EpollEvent{event(0, 7), event(1, 6), event(wakeSlot-1, 0), event(1, 8), event(wakeSlot-2, 7), event(1, 7)})
+	want := []touched{{k, unix.EPOLLIN}}
 	if !slices.Equal(l.touched, want) {
 		t.Errorf("got %v, want %v", l.touched, want)
 	}
@@ -181,28 +186,52 @@ func TestStaleEvents(t *testing.T) {
 // though they live on: the engine's in the pool, the client's with who got it.
 func TestNobodyIsLeftInTheSet(t *testing.T) {
 	st := newStand(t, Limits{})
-	l := st.open("")
-	client, raw := st.pair()
-	handed := make(chan *stamp.Raw, 1)
-	st.loop.Await(raw, func(r *stamp.Raw) { handed <- r })
-	if got := watched(t, st.loop); got != 4 {
-		t.Errorf("got %d sockets in the set, want the loop's own and three", got)
+	l := st.open("", staysOpen)
+	st.listen()
+	client := st.client()
+	if got := watched(t, st.loop); got != 5 {
+		t.Errorf("got %d sockets in the set, want the loop's own, its listener and three", got)
 	}
 	l.say("0\r\n\r\n")
 	if e := l.end(); !e.Whole || l.pool.Stats().Idle != 1 {
 		t.Fatalf("end: got %+v, want a whole body and the connection kept", e)
 	}
-	if _, err := io.WriteString(client, "GET"); err != nil {
-		t.Fatal(err)
+	for _, c := range []net.Conn{client, l.client} {
+		if _, err := io.WriteString(c, "GET"); err != nil {
+			t.Fatal(err)
+		}
+		c, err := st.front.serve().raw.Attach()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
 	}
-	c, err := (<-handed).Attach()
-	if err != nil {
-		t.Fatal(err)
+	if got := watched(t, st.loop); got != 2 {
+		t.Errorf("got %d sockets in the set, want the loop's own and its listener", got)
 	}
-	defer c.Close()
-	if got := watched(t, st.loop); got != 1 {
-		t.Errorf("got %d sockets in the set, want the loop's own", got)
+	st.loop.Dismiss()
+	eventually(t, "the listener leaves the set", func() bool { return watched(t, st.loop) == 1 })
+}
+
+// TestNobodyOfAnExchangeIsLeft: also those sockets leave the set that live on with a
+// front that got an exchange back.
+func TestNobodyOfAnExchangeIsLeft(t *testing.T) {
+	st := newStand(t, Limits{})
+	st.take()
+	client := st.client()
+	client.say(request)
+	engine := st.engine()
+	engine.request()
+	if got := watched(t, st.loop); got != 4 {
+		t.Errorf("got %d sockets in the set, want the loop's own, its listener and two", got)
 	}
+	engine.say("HTTP/1.1 204 No Content\r\n\r\n")
+	back := st.front.serve()
+	if got := watched(t, st.loop); got != 2 {
+		t.Errorf("got %d sockets in the set, want the loop's own and its listener", got)
+	}
+	back.x.Pending.Drop()
+	_ = back.raw.Close()
 }
 
 // watched is how many sockets a loop's set has, by the kernel.

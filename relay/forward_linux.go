@@ -13,15 +13,23 @@ import (
 	"github.com/streamgauge/streamgauge/upstream"
 )
 
-// engine receives what an engine has sent, and forwards it.
-func (l *Loop) engine(s *Stream) {
-	if len(s.pending) > 0 {
-		return // of the batch in which the client's socket was full
+// engine handles what an engine's socket has: bytes, or its end.
+func (l *Loop) engine(k *socket) {
+	s := k.s
+	switch {
+	case !k.in: // by what came before in this batch
+	case s.stage == connecting:
+		l.connected(s)
+	case s.stage == waiting:
+		l.head(s)
+	case len(s.pending) == 0: // else it is of the batch in which the client's socket was full
+		l.body(s)
 	}
-	if l.used+receiveRoom > len(l.buf) {
-		l.observe(len(l.held))
-	}
-	p := l.buf[l.used : l.used+receiveRoom]
+}
+
+// body receives what an engine has sent of a body, and forwards it.
+func (l *Loop) body(s *Stream) {
+	p := l.room()
 	n, at, src, err := s.Up.Recv(l.receiver, p)
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
@@ -41,11 +49,28 @@ func (l *Loop) engine(s *Stream) {
 		l.held = append(l.held, held{s, data, at, src})
 		l.used += len(data)
 	}
+	l.went(s, over, end)
+}
+
+// went goes on after something was sent.
+func (l *Loop) went(s *Stream, over bool, end End) {
 	if over {
 		l.finish(s, end)
 	} else if len(s.pending) > 0 {
 		l.pause(s)
 	}
+}
+
+// begin sends the head, together with what came of the body with the engine's: data
+// is that, without its framing.
+func (s *Stream) begin(head []byte, spans []upstream.Span) (data []byte, over bool, end End) {
+	s.quiet = stamp.Now()
+	early := s.Up.Early
+	s.Up.Early = nil
+	tail, used, spans, err := s.Up.Scan(early, spans[:0])
+	out := s.outgoing(append(head, early[:used]...), len(head)+tail, early[tail:used])
+	over, end = s.forward(out, s.Up.At, err)
+	return compact(early, spans), over, end
 }
 
 // outgoing returns what the client gets of a read: chunks, p[:tail], and, when
@@ -56,6 +81,9 @@ func (s *Stream) outgoing(p []byte, tail int, section []byte) []byte {
 		return p[:tail]
 	}
 	s.whole = true
+	if !s.Up.Chunked() {
+		return p[:tail]
+	}
 	fields, err := s.Up.Trailer()
 	if len(fields) == 0 && err == nil && len(section) == len(blank) {
 		return p[:tail+len(section)]
@@ -109,26 +137,40 @@ func compact(p []byte, spans []upstream.Span) []byte {
 
 // pause stops reading the engine until the client has taken what is pending.
 func (l *Loop) pause(s *Stream) {
-	_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, s.Up.FD(), nil)
-	if err := l.watchClient(s, unix.EPOLL_CTL_MOD); err != nil {
+	_ = l.ask(s.up, 0)
+	if err := l.ask(s.down, s.down.mask|takes); err != nil {
 		l.finish(s, End{Err: err})
 	}
 }
 
-// client handles a client that has room, or has left.
-func (l *Loop) client(s *Stream, events uint32) {
-	if s.next != nil {
-		// One may send a request and close its side behind it.
-		l.awaited(s, events&unix.EPOLLIN != 0 && s.Down.Readable())
+// client handles a client that sends, has room, or has left.
+func (l *Loop) client(k *socket, events uint32) {
+	s := k.s
+	if !k.in {
+		return // by what came before in this batch
+	}
+	if s == nil {
+		l.request(k)
 		return
 	}
 	if events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		l.finish(s, End{Gone: true})
 		return
 	}
-	if len(s.pending) == 0 {
-		return
+	if events&unix.EPOLLIN != 0 {
+		// A request behind the one that is being answered: it is received then.
+		if err := l.ask(k, k.mask&^sends|broken); err != nil {
+			l.finish(s, End{Err: err})
+			return
+		}
 	}
+	if events&unix.EPOLLOUT != 0 && len(s.pending) > 0 {
+		l.push(s)
+	}
+}
+
+// push sends what is pending.
+func (l *Loop) push(s *Stream) {
 	n, err := s.Down.Send(s.pending)
 	if err != nil && !errors.Is(err, syscall.EAGAIN) {
 		l.finish(s, End{Gone: true, Err: err})
@@ -145,9 +187,9 @@ func (l *Loop) client(s *Stream, events uint32) {
 	over, end := s.judge(s.cut)
 	if !over {
 		s.quiet = stamp.Now()
-		err := l.watchClient(s, unix.EPOLL_CTL_MOD)
+		err := l.ask(s.down, s.down.mask&^takes)
 		if err == nil {
-			err = l.watchEngine(s)
+			err = l.ask(s.up, sends)
 		}
 		over, end = err != nil, End{Err: err}
 	}

@@ -125,8 +125,8 @@ func TestCancel(t *testing.T) {
 		old.say("0\r\n\r\n")
 		old.end()
 		l := st.open("")
-		if l.s.slot != old.s.slot {
-			t.Fatalf("got slot %d, want %d again", l.s.slot, old.s.slot)
+		if l.s.down.slot != old.s.down.slot {
+			t.Fatalf("got slot %d, want %d again", l.s.down.slot, old.s.down.slot)
 		}
 		st.loop.Cancel(old.s, why)
 		l.send("5\r\nhello\r\n")
@@ -154,10 +154,10 @@ func TestClose(t *testing.T) {
 		l.send("5\r\nhello\r\n")
 		open = append(open, l)
 	}
-	idle, raw := st.pair()
-	st.loop.Await(raw, func(*stamp.Raw) { t.Error("a client that sent nothing is handed on") })
-	if n := st.loop.Open(); n != 6 {
-		t.Errorf("got %d open, want 6", n)
+	st.listen()
+	idle := st.client()
+	if n := st.loop.Open(); n != 5 {
+		t.Errorf("got %d open, want 5", n)
 	}
 	st.loop.Close()
 	st.loop.Close()
@@ -174,78 +174,131 @@ func TestClose(t *testing.T) {
 		}
 		st.loop.Cancel(l.s, context.Canceled)
 	}
-	late, raw := st.pair()
-	st.loop.Await(raw, func(*stamp.Raw) { t.Error("a closed loop hands a client on") })
+	late := st.open(wholeBody, staysOpen)
+	if e := late.end(); !e.Whole {
+		t.Errorf("end: got %+v, want a whole body", e)
+	}
+	late.read(len(head) + len(wholeBody))
 	st.loop.Dismiss()
-	for _, c := range []net.Conn{idle, late} {
+	for _, c := range []net.Conn{idle, late.client} {
 		if b, err := io.ReadAll(c); len(b) > 0 || err != nil {
 			t.Errorf("a client that was waited for: got %q, %v, want its end", b, err)
 		}
 	}
+	st.listen()
+	if c, err := net.Dial("tcp", st.addr.String()); err == nil {
+		_ = c.Close()
+		t.Error("a closed loop listens")
+	}
 	if n := st.loop.Open(); n != 0 {
 		t.Errorf("got %d open, want none", n)
 	}
+	st.front.nobody()
 }
 
-// TestAwait: a client is handed on when it sends, and closed in all other ends.
+// wholeBody is a body that comes with its head and is detached still.
+const wholeBody = "2\r\nok\r\n0\r\nX: 1\r\n\r\n"
+
+// TestAwait: a client is handed on when it sends, and closed in all other ends: one
+// that has connected, and one whose stream is over.
 func TestAwait(t *testing.T) {
-	for _, c := range []struct {
+	const silence = 50 * time.Millisecond
+	for _, way := range []struct {
 		name   string
-		limits Limits
-		do     func(st *stand, c *net.TCPConn) error
-		handed string // what the one who gets it reads; "": it is closed
+		limits Limits // of the silence
+		// ready returns a client, and what begins the waiting for it.
+		ready func(st *stand) (c *net.TCPConn, wait func())
 	}{
-		{"it sends", Limits{}, func(_ *stand, c *net.TCPConn) error { _, err := io.WriteString(c, "GET"); return err }, "GET"},
-		{"it sends and half-closes", Limits{}, func(_ *stand, c *net.TCPConn) error {
-			_, err := io.WriteString(c, "GET")
-			return errors.Join(err, c.CloseWrite())
-		}, "GET"},
-		{"it leaves", Limits{}, func(_ *stand, c *net.TCPConn) error { return c.CloseWrite() }, ""},
-		{"it is reset", Limits{}, func(_ *stand, c *net.TCPConn) error { _ = c.SetLinger(0); return c.Close() }, ""},
-		{"it is silent", Limits{Await: 50 * time.Millisecond}, func(*stand, *net.TCPConn) error { return nil }, ""},
-		{"it is dismissed", Limits{}, func(st *stand, _ *net.TCPConn) error { st.loop.Dismiss(); return nil }, ""},
+		{"connected", Limits{First: silence, Await: time.Hour}, func(st *stand) (*net.TCPConn, func()) {
+			ln := listen(st.t)
+			c := dial(st.t, ln.Addr())
+			return c, func() { st.listenOn(ln) }
+		}},
+		{"its stream over", Limits{First: time.Hour, Await: silence}, func(st *stand) (*net.TCPConn, func()) {
+			l := st.prepare(wholeBody, staysOpen)
+			return l.client, func() {
+				st.loop.Carry(l.s, []byte(head))
+				if l.end().Whole {
+					l.read(len(head) + len(wholeBody))
+				}
+			}
+		}},
+		{"its stream over, in the loop", Limits{First: time.Hour, Await: silence}, func(st *stand) (*net.TCPConn, func()) {
+			l := st.prepare("", staysOpen, halfClosedStays)
+			return l.client, func() {
+				st.loop.Carry(l.s, []byte(head))
+				_, _ = io.WriteString(l.engine, "0\r\n\r\n") // it fails when the client was reset
+				if l.end().Whole {
+					l.read(len(head) + len("0\r\n\r\n"))
+				}
+			}
+		}},
 	} {
-		for _, first := range []bool{false, true} { // it happens before the wait begins, or during it
-			t.Run(c.name, func(t *testing.T) {
-				st := newStand(t, c.limits)
-				client, raw := st.pair()
-				handed := make(chan *stamp.Raw, 1)
-				begun := time.Now()
-				if first {
-					if err := c.do(st, client); err != nil {
-						t.Fatal(err)
+		for _, c := range []struct {
+			name   string
+			do     func(st *stand, c *net.TCPConn) error
+			handed string // what the one who gets it reads; "": it is closed
+		}{
+			{"it sends", func(_ *stand, c *net.TCPConn) error { _, err := io.WriteString(c, "GET"); return err }, "GET"},
+			{"it sends and half-closes", func(_ *stand, c *net.TCPConn) error {
+				_, err := io.WriteString(c, "GET")
+				return errors.Join(err, c.CloseWrite())
+			}, "GET"},
+			{"it leaves", func(_ *stand, c *net.TCPConn) error { return c.CloseWrite() }, ""},
+			{"it is reset", func(_ *stand, c *net.TCPConn) error { _ = c.SetLinger(0); return c.Close() }, ""},
+			{"it is silent", func(*stand, *net.TCPConn) error { return nil }, ""},
+			{"it is dismissed", func(st *stand, _ *net.TCPConn) error { st.loop.Dismiss(); return nil }, ""},
+		} {
+			for _, first := range []bool{false, true} { // it happens before the wait begins, or during it
+				if first && (way.name == "connected" && c.name == "it is dismissed" || c.handed != "" && way.name == "its stream over, in the loop") {
+					continue // nothing is listened to; and that is TestPipelined
+				}
+				t.Run(way.name+"/"+c.name, func(t *testing.T) {
+					var limits Limits
+					if c.name == "it is silent" {
+						limits = way.limits
 					}
-				}
-				st.loop.Await(raw, func(r *stamp.Raw) { handed <- r })
-				if !first {
-					if err := c.do(st, client); err != nil {
-						t.Fatal(err)
+					st := newStand(t, limits)
+					client, wait := way.ready(st)
+					if first {
+						if err := c.do(st, client); err != nil {
+							t.Fatal(err)
+						}
 					}
-				}
-				if c.handed == "" {
-					eventually(t, "it is let go", func() bool { return st.loop.Open() == 0 })
-					if b, err := io.ReadAll(client); c.name != "it is reset" && (len(b) > 0 || err != nil) {
-						t.Errorf("client: got %q, %v, want its end", b, err)
+					begun := time.Now()
+					wait()
+					if !first {
+						if c.name != "it is silent" {
+							eventually(t, "it is waited for", func() bool { return st.sockets() == 1 })
+						}
+						if err := c.do(st, client); err != nil {
+							t.Fatal(err)
+						}
 					}
-					if took := time.Since(begun); took < c.limits.Await {
-						t.Errorf("let go after %v, want %v", took, c.limits.Await)
+					if c.handed == "" {
+						if b, err := io.ReadAll(client); c.name != "it is reset" && (len(b) > 0 || err != nil) {
+							t.Errorf("client: got %q, %v, want its end", b, err)
+						}
+						if took := time.Since(begun); limits != (Limits{}) && took < silence {
+							t.Errorf("let go after %v, want %v", took, silence)
+						}
+						eventually(t, "it is let go", func() bool { return st.sockets() == 0 })
+						st.front.nobody()
+						return
 					}
-					return
-				}
-				r := <-handed
-				b := make([]byte, 16)
-				n, at, src, err := r.Recv(stamp.NewReceiver(), b)
-				if string(b[:n]) != c.handed || err != nil {
-					t.Errorf("got %q, %v, want %q", b[:n], err, c.handed)
-				}
-				if src == stamp.Kernel && at > stamp.Now() {
-					t.Errorf("its stamp is %v ahead", at.Sub(stamp.Now()))
-				}
-				_ = r.Close()
-				if n := st.loop.Open(); n != 0 {
-					t.Errorf("got %d open, want none", n)
-				}
-			})
+					got := st.front.serve()
+					if got.early != c.handed || got.x != nil {
+						t.Errorf("got %q, %v, want %q", got.early, got.x, c.handed)
+					}
+					if at, src := got.raw.Stamp(); at == 0 || at > stamp.Now() {
+						t.Errorf("its stamp by %v is %v ahead", src, at.Sub(stamp.Now()))
+					}
+					_ = got.raw.Close()
+					if n := st.sockets(); n != 0 {
+						t.Errorf("got %d sockets, want none", n)
+					}
+				})
+			}
 		}
 	}
 }
@@ -255,12 +308,12 @@ func TestAwait(t *testing.T) {
 func TestDismissLeavesStreams(t *testing.T) {
 	st := newStand(t, Limits{})
 	l := st.open("")
-	idle, raw := st.pair()
-	st.loop.Await(raw, func(*stamp.Raw) { t.Error("handed on") })
+	st.listen()
+	idle := st.client()
 	st.loop.Dismiss()
-	late, raw := st.pair()
-	st.loop.Await(raw, func(*stamp.Raw) { t.Error("handed on") })
-	for _, c := range []net.Conn{idle, late} {
+	late := st.open(wholeBody, staysOpen)
+	late.read(len(head) + len(wholeBody))
+	for _, c := range []net.Conn{idle, late.client} {
 		if b, err := io.ReadAll(c); len(b) > 0 || err != nil {
 			t.Errorf("got %q, %v, want its end", b, err)
 		}
@@ -270,4 +323,5 @@ func TestDismissLeavesStreams(t *testing.T) {
 	if e := l.end(); !e.Whole {
 		t.Errorf("end: got %+v, want a whole body", e)
 	}
+	st.front.nobody()
 }

@@ -24,19 +24,24 @@ import (
 type stand struct {
 	t       *testing.T
 	loop    *Loop
+	front   *front
 	engines net.Listener
 	clients net.Listener // accepts stamped connections
+	addr    net.Addr     // where the loop listens
+	pool    *upstream.Client
 }
 
 func newStand(t *testing.T, limits Limits) *stand {
 	t.Helper()
-	loop, err := New(limits)
+	f := &front{t: t, served: make(chan served, 64), taken: make(chan *turn, 64)}
+	loop, err := New(limits, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{t: t, loop: loop, engines: listen(t), clients: stamp.WrapListener(listen(t), false)}
+	s := &stand{t: t, loop: loop, front: f, engines: listen(t), clients: stamp.WrapListener(listen(t), false)}
 	t.Cleanup(func() {
 		loop.Close()
+		f.clear()
 		_ = s.engines.Close()
 		_ = s.clients.Close()
 	})
@@ -109,11 +114,11 @@ func (st *stand) prepare(early string, set ...func(*Stream)) *line {
 	}
 	var down *stamp.Raw
 	l.client, down = st.pair()
-	l.s = &Stream{Up: up, Down: down, Sink: l.sink}
+	l.s = &Stream{Up: up, Down: down, Sink: l.sink, Last: true}
 	for _, f := range set {
 		f(l.s)
 	}
-	l.stream, l.up, l.down = l.s, up.FD(), down.FD()
+	l.up, l.down = up.FD(), down.FD()
 	st.t.Cleanup(func() { _ = l.engine.Close() })
 	return l
 }
@@ -121,14 +126,7 @@ func (st *stand) prepare(early string, set ...func(*Stream)) *line {
 // pair is a client and its socket on our side.
 func (st *stand) pair() (client *net.TCPConn, ours *stamp.Raw) {
 	st.t.Helper()
-	c, err := net.Dial("tcp", st.clients.Addr().String())
-	if err != nil {
-		st.t.Fatal(err)
-	}
-	st.t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil { // a hang is a failure
-		st.t.Fatal(err)
-	}
+	client = dial(st.t, st.clients.Addr())
 	a, err := st.clients.Accept()
 	if err != nil {
 		st.t.Fatal(err)
@@ -137,10 +135,39 @@ func (st *stand) pair() (client *net.TCPConn, ours *stamp.Raw) {
 	if err != nil || len(rest) > 0 {
 		st.t.Fatalf("Detach: %q, %v", rest, err)
 	}
-	return c.(*net.TCPConn), raw
+	return client, raw
+}
+
+// dial is a client that fails the test when it hangs.
+func dial(t *testing.T, addr net.Addr) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.TCPConn)
+}
+
+// sockets is how many the loop has.
+func (st *stand) sockets() (n int) {
+	st.loop.mu.Lock()
+	defer st.loop.mu.Unlock()
+	for _, k := range st.loop.sockets {
+		if k != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func halfClosedStays(s *Stream) { s.StayHalfClosed = true }
+
+// staysOpen makes the client's connection outlive the stream.
+func staysOpen(s *Stream) { s.Last = false }
 
 // send writes a piece of the engine's body and returns when the loop has
 // received it. The stream must not end by it.
@@ -197,13 +224,11 @@ func queuedOf(t *testing.T, c *net.TCPConn, which uint) (n int) {
 	return n
 }
 
-// sink keeps what a stream's loop tells, and closes both sockets at its end: the
-// engine's goes back to the pool after a whole body, the client's is closed.
+// sink keeps what a stream's loop tells.
 type sink struct {
-	t      *testing.T
-	stream *Stream
-	pass   func(upstream.Field) bool // the trailer fields that pass; nil: all
-	over   chan End
+	t    *testing.T
+	pass func(upstream.Field) bool // the trailer fields that pass; nil: all
+	over chan End
 
 	mu    sync.Mutex
 	data  []byte
@@ -251,12 +276,6 @@ func (k *sink) Ended(end End) {
 	}
 	k.ended = true
 	k.mu.Unlock()
-	if end.Whole {
-		k.stream.Up.Put()
-	} else {
-		k.stream.Up.Drop()
-	}
-	_ = k.stream.Down.Close()
 	k.over <- end
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +32,9 @@ const (
 	// otherwise cost a look that finds nothing.
 	observeAtOnce  = 16
 	observeBetween = 2
+	// requestsAtOnce is how many requests are begun between two looks at the
+	// sockets: some 20 µs each.
+	requestsAtOnce = 8
 	// turnsAtOnce is how often the loop goes round before it lets others have its
 	// processor, if they want it. Where there is one, only that keeps a flood from
 	// holding them up until the runtime's monitor sees it, 10 ms.
@@ -40,26 +44,31 @@ const (
 // Loop carries streams. Its goroutine owns everything but what mu guards.
 type Loop struct {
 	limits Limits
+	front  Front
 	epoll  int
-	file   *os.File        // the same, in the runtime's poller
+	outer  int             // a set that has epoll in it, and asks for it while the loop waits for long
+	file   *os.File        // outer, in the runtime's poller
 	raw    syscall.RawConn // of file
 	wake   int             // an eventfd in the set
 	done   chan struct{}
 
 	mu                 sync.Mutex
-	streams            []*Stream // by slot; nil where there is none
-	gens               []uint32  // of each slot's present or next stream
+	sockets            []*socket // by slot; nil where there is none
+	gens               []uint32  // of each slot's present or next socket
 	free               []uint32
+	open               int // streams
 	cancels            []cancel
+	ears               []*stamp.RawListener
 	dismiss, dismissed bool // who is waited for is to be let go; nobody is waited for any more
 	closed             bool
 	due                bool  // the limits are to be looked at
 	err                error // what broke the loop
+	// idle are the connections that wait for a request, the newest last.
+	idle map[*upstream.Client][]*socket
 
-	endsMu  sync.Mutex
-	ends    []ended
-	telling bool // a goroutine empties ends
-	beside  sync.WaitGroup
+	ends []ended // streams whose sinks are to be told
+	told int     // of ends
+	deaf bool    // a connection could not be accepted
 
 	receiver *stamp.Receiver
 	buf      []byte
@@ -85,8 +94,7 @@ type held struct {
 
 // touched is a socket that a wait has reported.
 type touched struct {
-	s      *Stream
-	client bool
+	k      *socket
 	events uint32
 }
 
@@ -95,39 +103,63 @@ type cancel struct {
 	err error
 }
 
+// ended is a stream that is over, and how it ended.
+type ended struct {
+	s   *Stream
+	end End
+}
+
 // New starts a loop. Close ends it.
-func New(limits Limits) (*Loop, error) {
-	l := &Loop{limits: limits, done: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, batchRoom),
+func New(limits Limits, front Front) (*Loop, error) {
+	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, batchRoom),
 		events: make([]unix.EpollEvent, ready)}
 	l.try = func(uintptr) bool { l.n = l.poll(l.events); return l.n > 0 }
-	var err error
-	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll_create1: %w", err)
-	}
-	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		_ = unix.Close(l.epoll)
-		return nil, fmt.Errorf("eventfd: %w", err)
-	}
-	if err = l.control(unix.EPOLL_CTL_ADD, l.wake, unix.EPOLLIN, wakeSlot, 0); err == nil {
-		err = unix.SetNonblock(l.epoll, true)
-	}
-	if err != nil {
-		_ = unix.Close(l.wake)
-		_ = unix.Close(l.epoll)
-		return nil, err
-	}
-	l.file = os.NewFile(uintptr(l.epoll), "epoll")
-	if l.raw, err = l.file.SyscallConn(); err != nil {
-		_ = unix.Close(l.wake)
-		_ = l.file.Close()
+	if err := l.makeSets(); err != nil {
 		return nil, err
 	}
 	go l.run()
 	return l, nil
 }
 
+// makeSets makes what is waited in.
+func (l *Loop) makeSets() (err error) {
+	made := []int{}
+	defer func() {
+		if err != nil {
+			for _, fd := range made {
+				_ = unix.Close(fd)
+			}
+		}
+	}()
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	made = append(made, l.epoll)
+	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	made = append(made, l.wake)
+	if err = control(l.epoll, unix.EPOLL_CTL_ADD, l.wake, unix.EPOLLIN, wakeSlot, 0); err != nil {
+		return err
+	}
+	if l.outer, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	made = append(made, l.outer)
+	// Once, since adding a set walks through all that is in it.
+	if err = control(l.outer, unix.EPOLL_CTL_ADD, l.epoll, 0, 0, 0); err != nil {
+		return err
+	}
+	if err = unix.SetNonblock(l.outer, true); err != nil {
+		return fmt.Errorf("epoll set: %w", err)
+	}
+	l.file = os.NewFile(uintptr(l.outer), "epoll")
+	l.raw, err = l.file.SyscallConn()
+	return err
+}
+
 // Close ends the loop; the streams that it still carries are cut. When it returns
-// every stream's Ended has; clients that were given to next are their holder's.
+// every stream's Ended has; clients that the front was given are the front's.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	if !l.closed {
@@ -136,7 +168,6 @@ func (l *Loop) Close() {
 	}
 	l.mu.Unlock()
 	<-l.done
-	l.beside.Wait()
 }
 
 // Err returns what broke the loop, nil while it works: it then carries nothing.
@@ -150,7 +181,7 @@ func (l *Loop) Err() error {
 func (l *Loop) Open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.streams) - len(l.free)
+	return l.open
 }
 
 func (l *Loop) run() {
@@ -164,6 +195,10 @@ func (l *Loop) run() {
 				l.observe(observeAtOnce)
 				continue
 			}
+			if len(l.ends) > 0 {
+				l.tell(1)
+				continue
+			}
 			if n = l.wait(); n < 0 {
 				break // its set is broken
 			}
@@ -175,67 +210,136 @@ func (l *Loop) run() {
 		if closed {
 			break
 		}
-		for _, t := range l.touched {
-			if t.s.over {
-				continue
-			}
-			if t.client {
-				l.client(t.s, t.events)
-			} else {
-				l.engine(t.s)
-			}
-		}
-		clear(l.touched)
+		l.touch()
 		l.observe(observeBetween)
+		// A share of them, so that they do not grow where something is always ready.
+		l.tell(len(l.ends) / tellShare)
 		if due {
 			l.sweep()
 		}
 	}
 	l.abandon()
 	_ = unix.Close(l.wake)
+	_ = unix.Close(l.epoll)
 	_ = l.file.Close()
 }
 
-// look finds the streams of the events, and the calls that came; due reports that
+// touch handles the sockets that are ready, those of the engines first: a token does
+// not wait for a request. Requests that are too many for one turn are reported again.
+func (l *Loop) touch() {
+	for _, t := range l.touched {
+		switch {
+		case t.k.client:
+		case t.k.s == nil:
+			l.stale(t.k)
+		default:
+			l.engine(t.k)
+		}
+	}
+	requests := 0
+	for _, t := range l.touched {
+		if !t.k.client {
+			continue
+		}
+		if t.k.s == nil {
+			if requests++; requests > requestsAtOnce {
+				continue
+			}
+		}
+		l.client(t.k, t.events)
+	}
+	clear(l.touched)
+}
+
+// tellShare is the share of the streams that are over whose sinks are told between
+// two looks at the sockets when something may be ready.
+const tellShare = 16
+
+// tell tells up to n sinks of their streams' ends.
+func (l *Loop) tell(n int) {
+	for ; n > 0 && l.told < len(l.ends); n-- {
+		e := &l.ends[l.told]
+		e.s.Sink.Ended(e.end)
+		*e = ended{}
+		l.told++
+	}
+	if l.told == len(l.ends) {
+		l.ends, l.told = l.ends[:0], 0
+	}
+}
+
+// look finds the sockets of the events, and the calls that came; due reports that
 // the limits are to be looked at, closed that the loop is to end.
 func (l *Loop) look(events []unix.EpollEvent) (due, closed bool) {
 	l.touched = l.touched[:0]
+	var heard []*stamp.RawListener
 	l.mu.Lock()
 	for i := range events {
 		ev := &events[i]
-		if ev.Fd == wakeSlot {
+		switch {
+		case ev.Fd == wakeSlot:
 			var count [8]byte
 			_, _ = unix.Read(l.wake, count[:])
-			continue
-		}
-		slot := uint32(ev.Fd) >> 1
-		if s := l.streams[slot]; s != nil && s.gen == uint32(ev.Pad) {
-			l.touched = append(l.touched, touched{s, ev.Fd&1 != 0, ev.Events})
+		case ev.Fd < wakeSlot:
+			if ear := int(wakeSlot - 1 - ev.Fd); ear < len(l.ears) {
+				heard = append(heard, l.ears[ear])
+			}
+		default:
+			if k := l.sockets[ev.Fd]; k != nil && k.gen == uint32(ev.Pad) {
+				l.touched = append(l.touched, touched{k, ev.Events})
+			}
 		}
 	}
 	cancels := l.cancels
 	l.cancels = nil
 	due, closed = l.due, l.closed
 	l.due = false
-	var waiting []*Stream
-	if l.dismiss {
-		l.dismiss = false
-		for _, s := range l.streams {
-			if s != nil && s.next != nil {
-				waiting = append(waiting, s)
-			}
+	dismiss := l.dismiss
+	l.dismiss = false
+	l.mu.Unlock()
+	for _, c := range cancels {
+		if !c.s.over {
+			l.fail(c.s, c.err)
+		}
+	}
+	for _, ear := range heard {
+		l.accept(ear)
+	}
+	if dismiss {
+		l.let()
+	}
+	return due, closed
+}
+
+// let lets go who is waited for.
+func (l *Loop) let() {
+	l.mu.Lock()
+	ears := l.ears
+	l.ears = nil
+	var clients []*socket
+	for _, k := range l.sockets {
+		if k != nil && k.client && k.s == nil {
+			clients = append(clients, k)
 		}
 	}
 	l.mu.Unlock()
-	for _, s := range waiting {
-		l.awaited(s, s.Down.Readable()) // a request that has come is answered
+	for _, ear := range ears {
+		// Explicitly, since another loop may listen on the same socket.
+		_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, ear.FD(), nil)
+		_ = ear.Close()
 	}
-	for _, c := range cancels {
-		if !c.s.over {
-			l.finish(c.s, End{Err: c.err})
-		}
+	for _, k := range clients {
+		l.letGo(k)
 	}
-	return due, closed
+}
+
+// letGo lets go a client that was waited for; a request that has come is answered.
+func (l *Loop) letGo(k *socket) {
+	if k.raw.Readable() {
+		l.request(k)
+	} else {
+		l.drop(k)
+	}
 }
 
 var (
@@ -249,19 +353,22 @@ func (l *Loop) abandon() {
 	if !l.closed {
 		l.closed, l.err = true, errBroken
 	}
-	left := l.streams
-	l.streams, l.free = nil, nil
+	left, ears := slices.Clone(l.sockets), l.ears
+	l.ears = nil
 	l.mu.Unlock()
-	for _, s := range left {
-		if s == nil {
-			continue
-		}
-		s.over = true
-		if s.next != nil {
-			_ = s.Down.Close()
-			continue
-		}
-		l.settle(s)
-		l.ended(s, End{At: stamp.Now(), Err: errClosed})
+	for _, ear := range ears {
+		_ = ear.Close()
 	}
+	for _, k := range left {
+		switch {
+		case k == nil:
+		case k.s == nil && k.client:
+			l.drop(k)
+		case k.s == nil:
+			l.stale(k)
+		case k.client:
+			l.fail(k.s, errClosed)
+		}
+	}
+	l.tell(len(l.ends))
 }

@@ -6,13 +6,17 @@ import (
 	"errors"
 
 	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/upstream"
 )
 
 // Loop is Linux's.
 type Loop struct{}
 
+// socket is Linux's.
+type socket struct{}
+
 // New is errors.ErrUnsupported here.
-func New(Limits) (*Loop, error) { return nil, errors.ErrUnsupported }
+func New(Limits, Front) (*Loop, error) { return nil, errors.ErrUnsupported }
 
 // Close does nothing here.
 func (*Loop) Close() {}
@@ -26,8 +30,11 @@ func (*Loop) Carry(*Stream, []byte) {}
 // Cancel is never called here: there is no Loop.
 func (*Loop) Cancel(*Stream, error) {}
 
-// Await is never called here: there is no Loop.
-func (*Loop) Await(*stamp.Raw, func(*stamp.Raw)) {}
+// Listen is errors.ErrUnsupported here.
+func (*Loop) Listen(*stamp.RawListener) error { return errors.ErrUnsupported }
+
+// Spare is false here.
+func (*Loop) Spare(*upstream.Client) bool { return false }
 
 // Dismiss does nothing here.
 func (*Loop) Dismiss() {}

@@ -3,7 +3,6 @@
 package relay
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -37,34 +36,6 @@ func (l *Loop) knock() {
 	_, _ = unix.Write(l.wake, (*[8]byte)(unsafe.Pointer(&one))[:])
 }
 
-// An event carries the slot with the side in its lowest bit, and the generation
-// that tells a stream from the one before in its slot.
-const wakeSlot = -1
-
-func (l *Loop) control(op, fd int, events uint32, place int32, gen uint32) error {
-	ev := unix.EpollEvent{Events: events, Fd: place, Pad: int32(gen)}
-	if err := unix.EpollCtl(l.epoll, op, fd, &ev); err != nil {
-		return fmt.Errorf("epoll_ctl: %w", err)
-	}
-	return nil
-}
-
-func (l *Loop) watchEngine(s *Stream) error {
-	return l.control(unix.EPOLL_CTL_ADD, s.Up.FD(), unix.EPOLLIN, int32(s.slot<<1), s.gen)
-}
-
-// watchClient asks for the client's leaving, and for room if bytes are pending.
-func (l *Loop) watchClient(s *Stream, op int) error {
-	var events uint32
-	if !s.StayHalfClosed {
-		events = unix.EPOLLRDHUP
-	}
-	if len(s.pending) > 0 {
-		events |= unix.EPOLLOUT
-	}
-	return l.control(op, s.Down.FD(), events, int32(s.slot<<1|1), s.gen)
-}
-
 // poll returns the sockets that are ready now.
 func (l *Loop) poll(events []unix.EpollEvent) int {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
@@ -76,9 +47,10 @@ func (l *Loop) poll(events []unix.EpollEvent) int {
 
 // wait waits for one; −1 when the set is broken. Where the pause before was short
 // it sleeps in a system call that the scheduler does not know of, which keeps the
-// processor. A longer pause is waited for in the runtime's poller, whose set this
-// one is in: in a blocking call that the scheduler does know of, its monitor would
-// take the processor away again and again, and would not sleep itself.
+// processor. A longer pause is waited for in the runtime's poller, which hears of this
+// set meanwhile, and no longer: each event would wake a thread there. In a
+// blocking call that the scheduler does know of, its monitor would take the processor
+// away again and again, and would not sleep itself.
 func (l *Loop) wait() int {
 	if l.slept < nap {
 		if n := l.nap(l.events); n > 0 {
@@ -86,7 +58,8 @@ func (l *Loop) wait() int {
 		}
 	}
 	begun := stamp.Now()
-	if l.raw.Read(l.try) != nil {
+	if control(l.outer, unix.EPOLL_CTL_MOD, l.epoll, unix.EPOLLIN, 0, 0) != nil || l.raw.Read(l.try) != nil ||
+		control(l.outer, unix.EPOLL_CTL_MOD, l.epoll, 0, 0, 0) != nil {
 		return -1
 	}
 	if l.slept = stamp.Now().Sub(begun); l.slept < nap && !l.napless && runtime.GOMAXPROCS(0) > 1 {
@@ -130,7 +103,7 @@ func (l *Loop) nap(events []unix.EpollEvent) int {
 // every is how often the limits are looked at.
 func (l Limits) every() time.Duration {
 	every := time.Second
-	for _, d := range []time.Duration{l.Idle, l.Write, l.Await} {
+	for _, d := range []time.Duration{l.Connect, l.Header, l.Idle, l.Write, l.First, l.Await} {
 		if d > 0 {
 			every = min(every, d/8)
 		}
@@ -138,35 +111,55 @@ func (l Limits) every() time.Duration {
 	return max(every, 2*time.Millisecond)
 }
 
-// sweep ends the streams that are over a limit.
+// sweep ends what is over a limit.
 func (l *Loop) sweep() {
 	now := stamp.Now()
-	over := func(limit time.Duration, since stamp.Instant) bool { return limit > 0 && now.Sub(since) >= limit }
-	var silent, slow, unheard []*Stream
+	var late []*socket
 	l.mu.Lock()
-	for _, s := range l.streams {
-		switch {
-		case s == nil:
-		case s.next != nil:
-			if over(l.limits.Await, s.quiet) {
-				unheard = append(unheard, s)
-			}
-		case len(s.pending) > 0:
-			if over(l.limits.Write, s.since) {
-				slow = append(slow, s)
-			}
-		case over(l.limits.Idle, s.quiet):
-			silent = append(silent, s)
+	for _, k := range l.sockets {
+		if k != nil && l.late(k, now) {
+			late = append(late, k)
 		}
 	}
+	deaf := l.deaf
 	l.mu.Unlock()
-	for _, s := range unheard {
-		l.awaited(s, false)
+	for _, k := range late {
+		s := k.s
+		switch {
+		case s == nil && k.client:
+			l.drop(k)
+		case s == nil:
+			l.stale(k)
+		case len(s.pending) > 0:
+			l.finish(s, End{Gone: true, Err: errSlow})
+		default:
+			l.fail(s, os.ErrDeadlineExceeded)
+		}
 	}
-	for _, s := range slow {
-		l.finish(s, End{Gone: true, Err: errSlow})
+	if deaf {
+		l.unplug()
 	}
-	for _, s := range silent {
-		l.finish(s, End{Err: os.ErrDeadlineExceeded})
+}
+
+// late reports whether a socket, or its stream by its client's, is over a limit.
+func (l *Loop) late(k *socket, now stamp.Instant) bool {
+	over := func(limit time.Duration, since stamp.Instant) bool { return limit > 0 && now.Sub(since) >= limit }
+	s := k.s
+	switch {
+	case s == nil && !k.client:
+		return over(k.to.IdleLimit(), k.quiet)
+	case s == nil && k.fresh:
+		return over(l.limits.First, k.quiet)
+	case s == nil:
+		return over(l.limits.Await, k.quiet)
+	case !k.client:
+		return false
+	case s.stage == connecting:
+		return over(l.limits.Connect, s.quiet)
+	case s.stage == waiting:
+		return over(l.limits.Header, s.quiet)
+	case len(s.pending) > 0:
+		return over(l.limits.Write, s.since)
 	}
+	return over(l.limits.Idle, s.quiet)
 }

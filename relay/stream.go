@@ -2,14 +2,33 @@ package relay
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/upstream"
 )
 
-// Sink is told what becomes of a stream. Its methods must not block; but for Ended
-// they are called by the loop.
+// Front decides about requests. But for Serve its methods are called by the loop
+// and must not block.
+type Front interface {
+	// Request is given what a client has sent, which came at once and is valid
+	// during the call. It returns the exchange that the loop is to carry out, or
+	// nil for one that is not for the loop: Serve gets the client then.
+	Request(client *stamp.Raw, p []byte) *Exchange
+	// Serve gets, in a goroutine of its own, a client whose next request, or
+	// what is left of this one, the loop is not made for, with what was read of
+	// it. x is nil if Request has not taken it.
+	Serve(client *stamp.Raw, early []byte, x *Exchange)
+	// Linger closes, in a goroutine of its own, a client that has sent what
+	// nobody will read.
+	Linger(client *stamp.Raw)
+	// Refused tells that a connection could not be accepted; the loop tries
+	// again a moment later.
+	Refused(error)
+}
+
+// Sink is told what becomes of a stream, by the loop. Its methods must not block.
 type Sink interface {
 	// Left tells how long bytes took through here, from their arrival until the
 	// client's socket had taken all of them.
@@ -20,17 +39,29 @@ type Sink interface {
 	// Trailer returns what the client gets of the body's trailer fields, in
 	// lines with their CRLF.
 	Trailer(fields []upstream.Field) []byte
-	// Ended is called once, beside the loop but one stream after the other, when
-	// both sockets have left it. They are the sink's from then on.
+	// Ended is called once, when both sockets are out of the stream's hands, and
+	// when nothing else is ready.
 	Ended(End)
+}
+
+// Answer is the Sink of an exchange.
+type Answer interface {
+	Sink
+	// Head returns the head that the client gets, and whether the client's
+	// connection ends with the response; ok is false for a response that is not
+	// for the loop.
+	Head(h *upstream.Head, chunked bool) (head []byte, last, ok bool)
 }
 
 // Limits are a loop's time limits; 0 is none. They end a stream up to an eighth
 // late.
 type Limits struct {
-	Idle  time.Duration // silence of an engine within a body
-	Write time.Duration // one send to a client
-	Await time.Duration // silence of a client between two requests
+	Connect time.Duration // to an engine
+	Header  time.Duration // from a request to the end of its response's head
+	Idle    time.Duration // silence of an engine within a body
+	Write   time.Duration // one send to a client
+	First   time.Duration // silence of a client that has connected
+	Await   time.Duration // silence of a client between two requests
 }
 
 // End is how a stream ended: whole, or else why not.
@@ -55,18 +86,53 @@ type Stream struct {
 	// StayHalfClosed makes a client that closes only its sending side count as
 	// present.
 	StayHalfClosed bool
+	// Last makes the client's connection end with the stream, and Pipelined is
+	// what it has sent behind its request.
+	Last      bool
+	Pipelined []byte
 
-	slot uint32
-	gen  uint32
-
-	// next is set of a client that is waited for; there is no stream then.
-	next func(*stamp.Raw)
+	x        *Exchange // nil for a stream of Carry
+	up, down *socket
+	live     bool  // the loop has it; guarded by its mu
+	ending   error // of a Cancel that came before; guarded by its mu
 
 	over    bool
+	stage   stage
 	quiet   stamp.Instant // since when the engine is silent
 	pending []byte        // not yet taken by the client; the engine is not read then
 	since   stamp.Instant // when that began
 	arrived stamp.Instant // of the newest byte in pending
 	whole   bool          // pending ends the body
 	cut     error         // or it is the last before this error
+}
+
+// stage is how far an exchange has come.
+type stage uint8
+
+const (
+	inBody stage = iota
+	connecting
+	waiting // for the head
+)
+
+// Exchange is a request that came whole, and then its response. The first fields are
+// set by Front.Request.
+type Exchange struct {
+	Stream // StayHalfClosed only
+
+	To      *upstream.Client
+	Addr    netip.AddrPort // of To
+	User    bool           // ask for user stamps
+	Method  string
+	Request []byte // as it is sent; empty: the loop is not for it after all
+	Answer  Answer
+
+	// Pending is set when Serve gets an exchange whose request has been sent,
+	// and Err why there will be no response; neither, and it is still to be
+	// sent.
+	Pending *upstream.Pending
+	Err     error
+
+	early   []byte // the request as it came
+	retries int
 }

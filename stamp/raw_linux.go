@@ -149,9 +149,8 @@ func (r *Raw) Send(p []byte) (int, error) {
 
 // Readable reports whether there are bytes to receive; a FIN is none.
 func (r *Raw) Readable() bool {
-	var b [1]byte
-	n, _, err := unix.Recvfrom(r.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return err == nil && n > 0
+	n, errno := r.peek()
+	return errno == 0 && n > 0
 }
 
 // Close closes the socket; what was sent still goes out, then a FIN.

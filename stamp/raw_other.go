@@ -2,7 +2,10 @@
 
 package stamp
 
-import "errors"
+import (
+	"errors"
+	"net"
+)
 
 // Raw is Linux's.
 type Raw struct{}
@@ -27,3 +30,21 @@ func (*Raw) Abort() error { return errors.ErrUnsupported }
 
 // Readable is false here.
 func (*Raw) Readable() bool { return false }
+
+// Peer is nil here.
+func (*Raw) Peer() net.Addr { return nil }
+
+// Stamp is 0 here.
+func (*Raw) Stamp() (Instant, Source) { return 0, User }
+
+// RawListener is Linux's.
+type RawListener struct{}
+
+// ListenRaw is errors.ErrUnsupported here.
+func ListenRaw(net.Listener, bool) (*RawListener, error) { return nil, errors.ErrUnsupported }
+
+// Another is errors.ErrUnsupported here.
+func (*RawListener) Another() (*RawListener, error) { return nil, errors.ErrUnsupported }
+
+// Close is errors.ErrUnsupported here.
+func (*RawListener) Close() error { return errors.ErrUnsupported }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/streamgauge/streamgauge/stamp"
@@ -32,10 +33,25 @@ type Client struct {
 	// MaxConns limits the open connections, idle ones included; 0 is no limit.
 	MaxConns int
 
+	// Spare, if not nil, is asked for room when MaxConns are open: it closes a
+	// connection of Opened that waits, and reports whether there was one.
+	Spare func() bool
+
+	known atomic.Pointer[known]
+
 	mu      sync.Mutex
 	idle    []*conn // the newest last
 	sweeper *time.Timer
 	stats   Stats
+	parked  int // idle connections of Opened
+}
+
+// host is the Host field of a request that has none.
+func (c *Client) host() string {
+	if c.Host != "" {
+		return c.Host
+	}
+	return c.Addr
 }
 
 // Do sends req and returns the response when its head has been read. ctx ends
@@ -81,7 +97,7 @@ func (c *Client) do(ctx context.Context, cn *conn, req *Request) (*Response, err
 		}
 		return nil, err
 	}
-	r = &Response{client: c, c: cn, Retries: 1}
+	r = &Response{Head: Head{Retries: 1}, client: c, c: cn}
 	if _, err = r.exchange(ctx, req); err != nil {
 		return nil, err
 	}

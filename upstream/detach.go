@@ -7,8 +7,9 @@ import (
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
-// Detached is a response in chunks whose socket has left the Client, so that its
-// bytes can be passed on as they come, framing included. One goroutine uses it.
+// Detached is a response whose socket is not, or no longer, one of the Client's, so
+// that its bytes can be passed on as they come, framing included. Its body is in
+// chunks, or has a length. One goroutine uses it.
 type Detached struct {
 	*stamp.Raw
 	// Early is what of the body has been read with the head, framing included.
@@ -17,9 +18,10 @@ type Detached struct {
 	At     stamp.Instant
 	Source stamp.Source
 
-	chunks chunked
 	client *Client
-	reuse  bool
+	frame  framing
+	chunks chunked
+	left   int64 // of a body with a length
 }
 
 // ErrAttached is Detach's answer for a response that stays what it is.
@@ -39,7 +41,7 @@ func (r *Response) Detach() (*Detached, error) {
 		return nil, ErrClosed // its connection may be another's by now
 	}
 	d := &Detached{Early: early, At: r.HeadersAt, Source: r.HeadersSource,
-		chunks: r.chunks, client: r.client, reuse: r.frame.reuse}
+		chunks: r.chunks, client: r.client, frame: r.frame}
 	raw, rest, err := r.c.Conn.Detach()
 	if err != nil && r.cancelCause() == nil {
 		return nil, ErrAttached
@@ -67,10 +69,18 @@ func (r *Response) isClosed() bool {
 type Span struct{ From, To int }
 
 // Scan follows the framing through p, what came next of the body. p[:tail] is
-// chunks, and their data in it is appended to spans; p[tail:used] belongs to the
+// body, chunks with their framing, and their data in it is appended to spans; p[tail:used] belongs to the
 // trailer section, with the blank line that ends the body. What is behind used
 // nobody has asked for. On an error, p[:tail] is what came before it.
 func (d *Detached) Scan(p []byte, spans []Span) (tail, used int, _ []Span, err error) {
+	if d.frame.kind == byLength {
+		used = int(min(d.left, int64(len(p))))
+		if d.left -= int64(used); used > 0 {
+			spans = append(spans, Span{0, used})
+		}
+		d.frame.reuse = d.frame.reuse && used == len(p)
+		return used, used, spans, nil
+	}
 	c := &d.chunks
 	for used < len(p) && c.state != chunkEnd {
 		if c.state == chunkData {
@@ -93,13 +103,22 @@ func (d *Detached) Scan(p []byte, spans []Span) (tail, used int, _ []Span, err e
 		}
 	}
 	if used < len(p) {
-		d.reuse = false
+		d.frame.reuse = false
 	}
 	return tail, used, spans, nil
 }
 
 // Ended reports whether the body's end has been scanned.
-func (d *Detached) Ended() bool { return d.chunks.state == chunkEnd }
+func (d *Detached) Ended() bool {
+	return d.frame.kind == byLength && d.left == 0 || d.chunks.state == chunkEnd
+}
+
+// Chunked reports whether the body is in chunks; else it has a length.
+func (d *Detached) Chunked() bool { return d.frame.kind == byChunks }
+
+// Reusable reports whether another request may follow: the body was scanned to its
+// end, and the server keeps the connection open.
+func (d *Detached) Reusable() bool { return d.frame.reuse && d.Ended() }
 
 // Ending reports whether the last chunk has been scanned, and not yet the body's
 // end: some clients take a connection that closes there for a clean end.
@@ -111,7 +130,7 @@ func (d *Detached) Trailer() ([]Field, error) { return d.chunks.fields() }
 // Put ends it after a whole body: the connection goes back to the pool if the
 // server keeps it open.
 func (d *Detached) Put() {
-	if d.reuse && d.Ended() {
+	if d.Reusable() {
 		if c, err := d.Attach(); err == nil {
 			d.client.put(&conn{Conn: c, in: make([]byte, headSize)})
 			return

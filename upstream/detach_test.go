@@ -403,7 +403,7 @@ func FuzzScan(f *testing.F) {
 		n, used, werr := want.decode(b)
 		b = b[:n]
 
-		d := &Detached{reuse: true}
+		d := &Detached{frame: framing{kind: byChunks, reuse: true}}
 		var data, chunks, section []byte
 		var err error
 		total := 0
@@ -427,7 +427,7 @@ func FuzzScan(f *testing.F) {
 			chunks, section = append(chunks, p[:tail]...), append(section, p[tail:u]...)
 			total += u
 			rest = rest[len(p):]
-			if d.Ended() && u < len(p) && d.reuse {
+			if d.Ended() && u < len(p) && d.frame.reuse {
 				t.Fatal("bytes behind the end, and the connection may be used again")
 			}
 		}

@@ -35,14 +35,9 @@ func (cn *conn) write(p []byte) error {
 
 // dial opens a connection, counted against MaxConns.
 func (c *Client) dial(ctx context.Context) (*conn, error) {
-	c.mu.Lock()
-	if c.MaxConns > 0 && c.stats.Open >= c.MaxConns {
-		c.mu.Unlock()
+	if !c.Opened() && !(c.Spare != nil && c.Spare() && c.Opened()) {
 		return nil, &Error{Op: OpConnect, Addr: c.Addr, Err: ErrNoFreeConns}
 	}
-	c.stats.Open++
-	c.stats.Dials++
-	c.mu.Unlock()
 	sc, err := c.Dialer.DialContext(ctx, c.Addr)
 	if err != nil {
 		c.gone(1)
@@ -51,6 +46,7 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 		}
 		return nil, &Error{Op: OpConnect, Addr: c.Addr, Err: err}
 	}
+	c.know(sc)
 	return &conn{Conn: sc, in: make([]byte, headSize)}, nil
 }
 
@@ -83,6 +79,7 @@ func (c *Client) get(ctx context.Context) (*conn, error) {
 			return c.dial(ctx)
 		}
 		if cn.Quiet() == nil {
+			c.know(cn.Conn)
 			return cn, nil
 		}
 		c.drop(cn, false)
@@ -185,7 +182,7 @@ func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Idle = len(c.idle)
+	s.Idle = len(c.idle) + c.parked
 	return s
 }
 

@@ -11,12 +11,11 @@ import (
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
-// Response is a response whose head has been read. One goroutine reads and
-// closes it; any may call Cancel.
-type Response struct {
+// Head is the head of a response.
+type Head struct {
 	Status int
 	// Fields are the header fields as they came: order, case and duplicates,
-	// hop-by-hop ones included. They are valid until Close.
+	// hop-by-hop ones included. They are valid until the response is closed.
 	Fields []Field
 	// Reason is the status line's phrase, valid as long as Fields.
 	Reason []byte
@@ -35,6 +34,19 @@ type Response struct {
 	// Upgraded: the server has switched protocols (101). There is no body; see
 	// Takeover.
 	Upgraded bool
+}
+
+// set takes what a parsed head says.
+func (r *Head) set(h *head, f framing) {
+	r.Status, r.Reason, r.Fields = h.status, h.reason, h.fields
+	r.Upgraded = h.status == 101
+	r.ContentLength = f.length
+}
+
+// Response is a response whose head has been read. One goroutine reads and
+// closes it; any may call Cancel.
+type Response struct {
+	Head
 
 	client *Client
 	c      *conn
@@ -55,7 +67,7 @@ type Response struct {
 
 // Get returns the value of the first field called name, in any case; empty if
 // there is none.
-func (r *Response) Get(name string) []byte {
+func (r *Head) Get(name string) []byte {
 	for _, f := range r.Fields {
 		if f.Is(name) {
 			return f.Value
@@ -67,20 +79,10 @@ func (r *Response) Get(name string) []byte {
 // exchange sends the request and reads the head. stale: the connection was dead
 // before a byte of a response came. On error the connection is gone.
 func (r *Response) exchange(ctx context.Context, req *Request) (stale bool, err error) {
-	if ctx.Done() != nil {
-		r.cancelled = make(chan struct{})
-		r.unwatch = context.AfterFunc(ctx, func() {
-			defer close(r.cancelled)
-			r.Cancel(context.Cause(ctx))
-		})
-	}
+	r.watch(ctx)
 	r.c.SetWriteLimit(r.client.WriteLimit)
 	r.Sent = stamp.Now()
-	host := r.client.Host
-	if host == "" {
-		host = r.client.Addr
-	}
-	werr := req.write(r.c, host)
+	werr := req.write(r.c, r.client.host())
 	if werr != nil && !r.answered(werr) {
 		var e *Error
 		if !errors.As(werr, &e) {
@@ -88,6 +90,23 @@ func (r *Response) exchange(ctx context.Context, req *Request) (stale bool, err 
 		}
 		return isGone(werr) && r.cancelCause() == nil, r.abandon(e)
 	}
+	return r.await(req, werr)
+}
+
+// watch makes the context's end cancel the response.
+func (r *Response) watch(ctx context.Context) {
+	if ctx.Done() == nil {
+		return
+	}
+	r.cancelled = make(chan struct{})
+	r.unwatch = context.AfterFunc(ctx, func() {
+		defer close(r.cancelled)
+		r.Cancel(context.Cause(ctx))
+	})
+}
+
+// await reads the head; werr is what ended the writing of the request early.
+func (r *Response) await(req *Request, werr error) (stale bool, err error) {
 	limit := r.client.HeaderWait
 	if werr != nil {
 		limit = lateAnswer
@@ -132,6 +151,7 @@ func (r *Response) answered(werr error) bool {
 // readHead reads the head and settles the framing; got: a byte has come.
 func (r *Response) readHead(req *Request, limit time.Duration) (got bool, err error) {
 	c := r.c
+	got = c.r < c.w
 	if limit > 0 {
 		// It fails on a closed connection only, and the read tells how it was.
 		_ = c.SetReadDeadline(time.Now().Add(limit))
@@ -164,9 +184,8 @@ func (r *Response) readHead(req *Request, limit time.Duration) (got bool, err er
 	if r.frame, err = h.framing(req.method()); err != nil {
 		return got, err
 	}
-	r.Status, r.Reason, r.Fields = h.status, h.reason, h.fields
-	r.Upgraded = h.status == 101
-	r.ContentLength, r.left = r.frame.length, r.frame.length
+	r.set(&h, r.frame)
+	r.left = r.frame.length
 	r.ended = r.frame.kind == none || r.frame.kind == byLength && r.left == 0
 	r.at, r.src = r.HeadersAt, r.HeadersSource
 	return got, nil

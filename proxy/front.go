@@ -1,0 +1,236 @@
+package proxy
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/streamgauge/streamgauge/relay"
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
+	"github.com/streamgauge/streamgauge/upstream"
+)
+
+// front decides for the event loops about what clients send. A plain request goes on
+// by the loop; everything else, and what of a plain one the loop is not made for, is
+// fasthttp's.
+type front struct {
+	p    *Proxy
+	loop *relay.Loop
+	room fieldRoom
+	head []byte // of the response that is passed on
+}
+
+// headRoom is the room for a head and what comes of the body with it; more is
+// allocated.
+const headRoom = 4 << 10
+
+// requestRoom is how much longer a request may be when it is passed on, as a rule.
+const requestRoom = 128
+
+// Request begins the exchange of a plain request.
+func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
+	p := f.p
+	plain, ok := readPlain(b)
+	if !ok || len(plain.head) > p.cfg.MaxHeader || len(plain.body) > p.cfg.BufferBody || int64(len(plain.body)) > p.cfg.MaxBody {
+		return nil
+	}
+	be := p.pick(nil)
+	addr, ok := be.client.Direct()
+	if !ok {
+		return nil
+	}
+	received, _ := client.Stamp()
+	x := p.newExchange(plain.uri, plain.method, received)
+	if p.access != nil {
+		x.client = client.Peer()
+	}
+	if !p.admit(x) {
+		return nil
+	}
+	p.hijacked.Add(1)
+	defer func() {
+		if r := recover(); r != nil {
+			p.panicked(r, x.route)
+			x.end(stream.Cause{Kind: stream.Cut})
+			p.hijacked.Done()
+			out = nil
+		}
+	}()
+	x.take(be)
+	head := readHead(plain.uri, plain.block, &f.room)
+	req := upstream.Request{Method: string(plain.method), Header: head.fields, Target: head.target(be.prefix)}
+	if head.sized {
+		req.Body = plain.body
+	}
+	x.observe(&req, &head, plain.body)
+	if x.obs != nil {
+		x.obs.watch.bytes = int64(len(plain.body))
+	}
+	c := &carried{x: x, loop: f.loop, front: f, last: plain.last}
+	out = &relay.Exchange{To: be.client, Addr: addr, User: p.cfg.UserStamps, Method: req.Method, Answer: c}
+	out.StayHalfClosed = p.cfg.KeepHalfClosed
+	if request, err := be.client.AppendRequest(make([]byte, 0, len(b)+requestRoom), &req); err == nil {
+		out.Request = request
+	}
+	c.s = &out.Stream
+	x.carried.Store(c)
+	return out
+}
+
+// Head passes a response's head on.
+func (c *carried) Head(h *upstream.Head, chunked bool) (head []byte, last, ok bool) {
+	x := c.x
+	x.status = h.Status
+	if x.policy() != Observe {
+		return nil, false, false
+	}
+	x.answered(h.Retries)
+	if x.obs != nil {
+		x.obs.answered(h, x.received)
+	}
+	c.front.head = c.head(c.front.head[:0], h, chunked)
+	return c.front.head, c.last, true
+}
+
+// Serve gives a client to the server, with an exchange that the loop does not go on
+// with.
+func (f *front) Serve(client *stamp.Raw, early []byte, rx *relay.Exchange) {
+	if rx == nil {
+		f.p.resume(client, early, nil)
+		return
+	}
+	x := rx.Answer.(*carried).x
+	x.carried.Store(nil)
+	x.away = rx
+	defer f.p.hijacked.Done()
+	f.p.resume(client, early, x)
+}
+
+// giveUp ends an exchange that a loop had begun and nobody goes on with.
+func (x *exchange) giveUp(err error) {
+	if x == nil {
+		return
+	}
+	if x.away != nil && x.away.Pending != nil {
+		x.away.Pending.Drop()
+	}
+	x.end(x.cause(err))
+}
+
+// Linger lets a client read its answer before its connection is closed.
+func (f *front) Linger(client *stamp.Raw) {
+	conn, err := client.Attach()
+	if err != nil {
+		return
+	}
+	c := &clientConn{Conn: conn}
+	c.unread.Store(true)
+	_ = c.Close()
+}
+
+// Refused logs that a connection could not be accepted.
+func (f *front) Refused(err error) {
+	f.p.faults.Warn().Err(err).Msg("a connection could not be accepted")
+}
+
+// plain is a request of the plainest shape, in one piece. It points into what was
+// read.
+type plain struct {
+	head   []byte // to the blank line
+	method []byte
+	uri    []byte
+	block  []byte // the header's lines
+	body   []byte
+	last   bool // Connection: close
+}
+
+// plainMost is the size up to which a request is the loop's: the tokens of others
+// wait meanwhile, some 10 µs.
+const plainMost = 16 << 10
+
+// readPlain reads a request about whose meaning there can be no doubt: HTTP/1.1,
+// lines that end with CRLF, fields with a token for a name and visible text for a
+// value, one Host, and a body that is all there is behind the header. ok is false for
+// all others, good or bad, and for those that ask for more than an answer.
+func readPlain(b []byte) (r plain, ok bool) {
+	n := bytes.Index(b, []byte("\r\n\r\n"))
+	if n < 0 || len(b) > plainMost {
+		return r, false
+	}
+	r.head, r.body = b[:n+4], b[n+4:]
+	line, block, _ := bytes.Cut(r.head, []byte("\r\n"))
+	r.block = block
+	if r.method, line, ok = bytes.Cut(line, []byte{' '}); !ok {
+		return r, false
+	}
+	version := len(line) - len(" HTTP/1.1")
+	if version < 1 || string(line[version:]) != " HTTP/1.1" || line[0] != '/' {
+		return r, false
+	}
+	r.uri = line[:version]
+	if slices.ContainsFunc(r.uri, func(c byte) bool { return c <= ' ' || c >= 0x7f }) {
+		return r, false
+	}
+	hosts, length, kept := 0, -1, 0
+	for len(block) > 2 {
+		line, block, _ = bytes.Cut(block, []byte("\r\n"))
+		i := bytes.IndexByte(line, ':')
+		if i < 1 || !isPlain(line[:i], line[i+1:]) {
+			return r, false
+		}
+		f := upstream.Field{Name: line[:i], Value: bytes.Trim(line[i+1:], " \t")}
+		switch {
+		case f.Is("Host"):
+			hosts++
+			ok = len(f.Value) > 0
+		case f.Is("Content-Length"):
+			v, err := strconv.ParseUint(string(f.Value), 10, 31)
+			ok = err == nil && length < 0
+			length = int(v)
+		case f.Is("Connection"):
+			kept++
+			r.last = (upstream.Field{Name: f.Value}).Is("close")
+			ok = r.last || (upstream.Field{Name: f.Value}).Is("keep-alive")
+		default:
+			ok = !f.Is("Expect") && !isHop(f, nil)
+		}
+		if !ok {
+			return r, false
+		}
+	}
+	switch string(r.method) {
+	case fasthttp.MethodPost, fasthttp.MethodPut, fasthttp.MethodPatch:
+		ok = length == len(r.body)
+	case fasthttp.MethodGet, fasthttp.MethodDelete, fasthttp.MethodOptions:
+		ok = length < 0 && len(r.body) == 0
+	default:
+		ok = false
+	}
+	return r, ok && hosts == 1 && kept <= 1
+}
+
+// isPlain reports whether a name is a token and a value has no control characters.
+func isPlain(name, value []byte) bool {
+	for _, c := range name {
+		if !token[c] {
+			return false
+		}
+	}
+	for _, c := range value {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// token are the characters of a token (RFC 9110, section 5.6.2).
+var token = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), byte(c)) >= 0
+	}
+	return t
+}()

@@ -1,0 +1,97 @@
+//go:build linux && (amd64 || arm64 || riscv64 || loong64)
+
+package relay
+
+import (
+	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/upstream"
+)
+
+// fail ends a stream for which err speaks. Of one whose client has got nothing the
+// front answers.
+func (l *Loop) fail(s *Stream, err error) {
+	switch s.stage {
+	case connecting:
+		l.unconnected(s, err)
+	case waiting:
+		op := upstream.OpHeaderWait
+		if s.x.Pending.Begun() {
+			op = upstream.OpHeader
+		}
+		l.back(s, s.x.failure(op, err))
+	default:
+		l.finish(s, End{Err: err})
+	}
+}
+
+// finish takes a stream out of the loop; what was forwarded of it is observed
+// first, and nothing of others: their tokens may be ready.
+func (l *Loop) finish(s *Stream, end End) {
+	end.At = stamp.Now()
+	l.settle(s)
+	s.over = true
+	l.mu.Lock()
+	s.live = false
+	l.open--
+	l.mu.Unlock()
+	l.ends = append(l.ends, ended{s, end})
+
+	switch {
+	case s.stage != inBody:
+		l.unsent(s)
+	case s.x != nil && end.Whole && s.Up.Reusable():
+		l.park(s.up)
+	default:
+		l.out(s.up)
+		s.releaseEngine(end)
+	}
+	k := s.down
+	if !l.keeps(s, end) {
+		return
+	}
+	k.s, k.quiet = nil, stamp.Now()
+	switch {
+	case l.ask(k, sends|leaves) != nil:
+		l.drop(k)
+	case l.isDismissed():
+		l.letGo(k)
+	}
+}
+
+// releaseEngine gives the engine's connection back, or aborts it.
+func (s *Stream) releaseEngine(end End) {
+	if end.Whole {
+		s.Up.Put()
+	} else {
+		s.Up.Drop()
+	}
+}
+
+// keeps reports whether the client's connection is kept for its next request; else it
+// has left the loop, and is closed or the front's.
+func (l *Loop) keeps(s *Stream, end End) bool {
+	switch {
+	case end.Whole && !s.Last && len(s.Pipelined) == 0:
+		return true
+	case end.Whole && !s.Last:
+		l.out(s.down)
+		go l.front.Serve(s.Down, s.Pipelined, nil) // its next request is here already
+	case !end.Whole && s.Up != nil && s.Up.Ending():
+		l.out(s.down)
+		_ = s.Down.Abort()
+	default:
+		l.out(s.down)
+		if s.Down.Readable() {
+			go l.front.Linger(s.Down)
+		} else {
+			_ = s.Down.Close()
+		}
+	}
+	return false
+}
+
+func (l *Loop) isDismissed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dismissed
+}
