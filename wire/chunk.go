@@ -22,9 +22,9 @@ type reader struct {
 // memory is what the events of a stream tell of later ones.
 type memory struct {
 	dialect Dialect
-	calls   []toolCall
 	called  bool // Responses: a function that the client is to run
 	head    head
+	calls   []toolCall
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
