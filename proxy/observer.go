@@ -230,9 +230,9 @@ func (o *observer) fold() {
 		}
 		s.seen = e.At
 	}
-	for i := o.settled; i < len(log); i++ {
-		if log[i].Tokens > 0 {
-			known = i + 1
+	if o.meter.Counts() {
+		for known = len(log); known > o.settled && log[known-1].Tokens == 0; {
+			known--
 		}
 	}
 	o.folded = len(log)

@@ -25,6 +25,13 @@ func (m *Meter) Log() []Event {
 	return m.log
 }
 
+// Counts reports whether the events of Log have their tokens. Before Finish they
+// have none where only a total can tell them.
+func (m *Meter) Counts() bool {
+	m.resolve()
+	return m.tally.perChunk || m.over
+}
+
 // Tokens returns the number of tokens so far, by the best source so far.
 func (m *Meter) Tokens() int { return m.pick().tokens }
 

@@ -40,7 +40,10 @@ func (m *Meter) resolve() {
 	}
 	m.stale = false
 	m.tally = m.pick()
-	if m.filledBy != m.tally.from || !m.tally.perChunk {
+	if m.filledBy != m.tally.from {
+		for i := range m.log[:m.filled] {
+			m.log[i].Tokens = 0
+		}
 		m.filledBy, m.filled = m.tally.from, 0
 		for i := range m.choices {
 			m.choices[i].fill = fill{}
@@ -50,10 +53,7 @@ func (m *Meter) resolve() {
 	case m.tally.perChunk:
 		m.fillLog()
 	case !m.over:
-		// The total may still come: until then the tokens are not known.
-		for i := range m.log {
-			m.log[i].Tokens = 0
-		}
+		// The total may still come: until then the tokens are not known, and 0.
 	case m.tally.from == FromUsageFinal:
 		// Of a log that is full, only its part: the rest belongs to events
 		// that are not in it.
