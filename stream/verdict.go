@@ -176,9 +176,13 @@ func (m *Meter) loops() []Loop {
 	out := []Loop{}
 	for i := range m.detectors {
 		d := &m.detectors[i]
-		candidate, live := d.loop.Candidate()
-		d.loop.Finish()
 		ch := &m.choices[d.choice]
+		var candidate detect.Candidate
+		live := false
+		if ch.engineLoop {
+			candidate, live = d.loop.Candidate()
+		}
+		d.loop.Finish()
 		vs := d.loop.Verdicts()
 		for j := range vs {
 			if j+1 < len(vs) && vs[j].Kind == detect.Suspected && vs[j].Onset == vs[j+1].Onset {
