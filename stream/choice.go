@@ -11,14 +11,14 @@ type choice struct {
 	events     int // generated
 	last       stamp.Instant
 	finished   bool
-	finish     []byte
 	engineLoop bool
 
-	ids, logprobs perEvent
 	usage, native cumulative
+	ids, logprobs perEvent
 	final         int // completion_tokens that usage told for this choice at its end, or None
 	nativeFinal   int // likewise timings.predicted_n
 	fill          fill
+	finish        []byte
 }
 
 // perEvent counts a source that tells the tokens of an event.
@@ -32,9 +32,9 @@ type perEvent struct {
 // live once it was above zero on a chunk that did not end the choice: before
 // that it may be a total in the last chunk, or the zeros that Ollama sends.
 type cumulative struct {
-	max  int
-	live bool
-	tail int // generated events since it was last told
+	max    int
+	live   bool
+	toldAt int // generated events of the choice when it was last told
 }
 
 // choiceAt returns the position of the state of choice index, made if needed.
@@ -100,14 +100,12 @@ func (ch *choice) book(said evidence) {
 	ch.events++
 	ch.ids.add(said.ids)
 	ch.logprobs.add(said.logprobs)
-	ch.usage.tail++
-	ch.native.tail++
 }
 
 // see raises the cumulative counts.
 func (ch *choice) see(said evidence) {
-	ch.usage.raise(said.usage)
-	ch.native.raise(said.native)
+	ch.usage.raise(said.usage, ch.events)
+	ch.native.raise(said.native, ch.events)
 }
 
 func (p *perEvent) add(n int32) {
@@ -119,12 +117,14 @@ func (p *perEvent) add(n int32) {
 	p.offered = p.offered || n > 0
 }
 
-func (c *cumulative) raise(n int32) {
+// raise takes a count that came with event number events of the choice, or
+// behind it.
+func (c *cumulative) raise(n int32, events int) {
 	if n == wire.None {
 		return
 	}
 	c.max = max(c.max, int(n))
-	c.tail = 0
+	c.toldAt = events
 }
 
 // counts takes the stream-wide facts of a usage object. Later ones repeat or

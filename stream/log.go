@@ -39,9 +39,9 @@ type evidence struct {
 // a fact: most streams tell one or two of the five, and a stream of an hour
 // should not keep the others.
 type ledger struct {
+	chars         counts // code points fed to the detector of the entry's channel
 	ids, logprobs counts
 	usage, native column
-	chars         counts // code points fed to the detector of the entry's channel
 }
 
 // counts holds a small number for some entries of a log in a byte, and the few
@@ -132,7 +132,7 @@ func (l *ledger) note(i int, said evidence) {
 // emptied returns the ledger for another stream; one that has grown beyond
 // keepLog entries is let go.
 func (l *ledger) emptied() ledger {
-	return ledger{l.ids.emptied(), l.logprobs.emptied(), emptied(l.usage), emptied(l.native), l.chars.emptied()}
+	return ledger{l.chars.emptied(), l.ids.emptied(), l.logprobs.emptied(), emptied(l.usage), emptied(l.native)}
 }
 
 func emptied[S ~[]T, T any](s S) S {

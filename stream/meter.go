@@ -57,27 +57,40 @@ type Options struct {
 // Meter measures one stream at a time; Reset makes it ready for the next and
 // keeps its memory. It is not safe for concurrent use.
 type Meter struct {
-	o   Options
-	dec *wire.Decoder
+	// What every token touches comes first, and lies in one allocation with the
+	// decoder and with the choice and the channel that most streams have only:
+	// where thousands of streams take turns, each cache line costs a miss.
+	lastRead, lastToken stamp.Instant
+	firstEvent, visible stamp.Instant
+	all                 int // complete events
+	events              int // generated
+	status              int
+	lastLog             int // entry of the last generated event, -1 when it is not in the log
+	log                 []Event
+	choices             []choice
+	detectors           []detector
+	ownDetector         [1]detector
+	stamps              stamp.Source
+	stamped             bool // Stamps was called
+	done                bool // terminal marker
+	stale               bool // events came since resolve
+	reasoned            bool // a reasoning text came
+	unterminated        bool
+	model               []byte
+	ledger              ledger
+	o                   Options
+	ownChoice           [1]choice
+	dec                 wire.Decoder
 
-	received, sent, headers          stamp.Instant
-	firstEvent, firstToken, visible  stamp.Instant
-	lastToken, lastRead, marker, end stamp.Instant
-	status, sends                    int
-	stamps                           stamp.Source
-	stamped                          bool // Stamps was called
-	stampOrder                       bool
+	received, sent, headers stamp.Instant
+	firstToken, marker, end stamp.Instant
+	sends                   int
+	stampOrder              bool
 
-	all       int // complete events
-	events    int // generated
 	coalesced int
 	malformed int
-	log       []Event
-	ledger    ledger
-	lastLog   int     // entry of the last generated event, -1 when it is not in the log
 	beyond    *hist.H // gaps before events that the log has no room for; nil without any
 
-	choices      []choice
 	usage        wire.Usage // prompt, cached and reasoning tokens: the greatest told
 	total        int        // completion tokens of the whole stream, told at its end, or None
 	totalAt      int        // generated events when it was told
@@ -86,53 +99,49 @@ type Meter struct {
 	perChoice    bool  // usage events without a choice come one per choice
 	lastEnded    int   // position of the choice that finished last, -1 none
 	tally        tally // see resolve
-	stale        bool  // events came since
 	filled       int   // entries of the log that have their tokens, by filledBy
 	filledBy     TokensFrom
 	over         bool // Finish was called
 
-	detectors  []detector
 	free       []*detect.Loop
 	detectOff  bool
 	engineLoop bool
 
-	model        []byte
-	reasoned     bool // a reasoning text came
-	done         bool // terminal marker
-	failed       bool // error event, or finish error/abort
-	aborted      bool // finish abort
-	failure      wire.Error
-	unterminated bool
-	late         bool   // events after the terminal marker
-	text         []byte // start of the body of a response that is no success
+	failed  bool // error event, or finish error/abort
+	aborted bool // finish abort
+	failure wire.Error
+	late    bool   // events after the terminal marker
+	text    []byte // start of the body of a response that is no success
 }
 
 // NewMeter returns a Meter for one stream.
 func NewMeter(o Options) *Meter {
-	m := new(Meter)
+	m := &Meter{o: o, dec: *wire.NewDecoder(o.Dialect, o.MaxEvent)}
 	m.Reset(o)
 	return m
 }
 
 // Reset makes the Meter ready for another stream.
 func (m *Meter) Reset(o Options) {
+	if m.o.MaxEvent != o.MaxEvent {
+		m.dec = *wire.NewDecoder(o.Dialect, o.MaxEvent)
+	} else {
+		m.dec.Reset(o.Dialect)
+	}
 	if o.MaxLog <= 0 {
 		o.MaxLog = DefaultMaxLog
 	}
-	dec := m.dec
-	if dec == nil || m.o.MaxEvent != o.MaxEvent {
-		dec = wire.NewDecoder(o.Dialect, o.MaxEvent)
-	} else {
-		dec.Reset(o.Dialect)
-	}
 	free := m.releaseDetectors(o.Limits)
-	choices := m.choices[:0]
+	choices, detectors := m.choices[:0], m.detectors[:0]
+	if cap(choices) == 0 {
+		choices, detectors = m.ownChoice[:0], m.ownDetector[:0]
+	}
 	*m = Meter{
-		o: o, dec: dec,
+		o: o, dec: m.dec,
 		log: emptied(m.log), ledger: m.ledger.emptied(), lastLog: -1,
-		choices: choices, total: wire.None, nativePrompt: wire.None, nativeCached: wire.None, lastEnded: -1, stale: true,
+		choices: choices, ownChoice: m.ownChoice, total: wire.None, nativePrompt: wire.None, nativeCached: wire.None, lastEnded: -1, stale: true,
 		usage:     wire.Usage{PromptTokens: wire.None, CompletionTokens: wire.None, CachedTokens: wire.None, ReasoningTokens: wire.None},
-		detectors: m.detectors[:0], free: free,
+		detectors: detectors, free: free,
 		model: m.model[:0], text: m.text[:0],
 	}
 }

@@ -115,9 +115,9 @@ func (m *Meter) sources() [4]sums {
 			continue
 		}
 		s[0].addPerEvent(&ch.ids, ch.events)
-		s[1].addCumulative(&ch.usage, m.over)
+		s[1].addCumulative(&ch.usage, ch.events, m.over)
 		s[2].addPerEvent(&ch.logprobs, ch.events)
-		s[3].addCumulative(&ch.native, m.over)
+		s[3].addCumulative(&ch.native, ch.events, m.over)
 	}
 	return s
 }
@@ -130,10 +130,10 @@ func (s *sums) addPerEvent(p *perEvent, events int) {
 
 // addCumulative: while the stream runs, events that did not tell the count may
 // still be covered by the next that does.
-func (s *sums) addCumulative(c *cumulative, over bool) {
+func (s *sums) addCumulative(c *cumulative, events int, over bool) {
 	s.total += c.max
 	s.offered = s.offered || c.live
-	s.whole = s.whole && c.live && (c.tail == 0 || !over)
+	s.whole = s.whole && c.live && (c.toldAt == events || !over)
 }
 
 // told returns the completion tokens that the server told at the end, for the
