@@ -33,14 +33,6 @@ const maxChoices = 256
 // Options of a Meter. The zero value measures, detects, and stores no text.
 type Options struct {
 	Dialect wire.Dialect
-	// Limits of the detectors; NoDetect switches them off. A stream whose
-	// limits are out of range is flagged detect_off.
-	Limits   detect.Limits
-	NoDetect bool
-	// MaxLog is the number of generated events kept, 0 means DefaultMaxLog.
-	// Totals stay right beyond it, windows and onsets do not; the stream is
-	// then flagged log_full.
-	MaxLog int
 	// MaxEvent is the size in bytes of the largest event that is read,
 	// 0 means wire.DefaultMaxEvent.
 	MaxEvent int
@@ -49,6 +41,14 @@ type Options struct {
 	StoreText bool
 	// EventLog puts the log into the record.
 	EventLog bool
+	// Limits of the detectors; NoDetect switches them off. A stream whose
+	// limits are out of range is flagged detect_off.
+	Limits   detect.Limits
+	NoDetect bool
+	// MaxLog is the number of generated events kept, 0 means DefaultMaxLog.
+	// Totals stay right beyond it, windows and onsets do not; the stream is
+	// then flagged log_full.
+	MaxLog int
 	// Text, if not nil, is given every piece of text as it comes, except
 	// names of functions. The bytes are only valid during the call.
 	Text func(channel wire.Channel, choice int, text []byte)
@@ -74,18 +74,19 @@ type Meter struct {
 	stamped             bool // Stamps was called
 	done                bool // terminal marker
 	stale               bool // events came since resolve
+	named               bool // model is known
 	reasoned            bool // a reasoning text came
 	unterminated        bool
-	model               []byte
 	ledger              ledger
+	model               []byte
+	dec                 wire.Decoder
+	sends               int
+	stampOrder          bool
 	o                   Options
 	ownChoice           [1]choice
-	dec                 wire.Decoder
 
 	received, sent, headers stamp.Instant
 	firstToken, marker, end stamp.Instant
-	sends                   int
-	stampOrder              bool
 
 	coalesced int
 	malformed int
@@ -187,8 +188,12 @@ func (m *Meter) Observe(p []byte, at stamp.Instant) Signal {
 		m.text = append(m.text, p[:min(len(p), maxErrorBody-len(m.text))]...)
 	}
 	var sig Signal
-	m.dec.Push(p)
-	for ev := m.dec.Next(); ev != nil; ev = m.dec.Next() {
+	ev := m.dec.One(p)
+	if ev == nil {
+		m.dec.Push(p)
+		ev = m.dec.Next()
+	}
+	for ; ev != nil; ev = m.dec.Next() {
 		sig |= m.event(ev, at)
 	}
 	return sig
@@ -239,8 +244,8 @@ func (m *Meter) fail(e wire.Error, at stamp.Instant) {
 
 // chunk takes an event that carries choices or counts.
 func (m *Meter) chunk(ev *wire.Event, at stamp.Instant) (sig Signal) {
-	if len(m.model) == 0 {
-		m.model = appendWord(m.model, ev.Model)
+	if !m.named && len(ev.Model) > 0 {
+		m.model, m.named = appendWord(m.model, ev.Model), true
 	}
 	m.stale = true
 	m.counts(ev)

@@ -22,21 +22,21 @@ const (
 // The zero Decoder is not usable, NewDecoder makes one. Not safe for
 // concurrent use.
 type Decoder struct {
-	// What an event in one read touches, and what it remembers, come first: where
+	// What a read of one event touches, and what it remembers, comes first: where
 	// thousands of streams take turns, each cache line of it costs a miss.
 	in       []byte // pushed and not yet consumed from pos on; the caller's
 	pos      int
-	lf, cr   int // next LF and CR at or after pos, len(in) when there is none
 	body     body
 	afterCR  bool
 	spent    bool // the event handed out last may lie in line or event.data
 	line     held // a line whose end is not in yet
 	lineSize int  // of line, with the bytes dropped because of max
-	max      int
-	event    framed
 	reader   *reader
 	memory   memory
+	event    framed
 
+	max      int
+	lf, cr   int // next LF and CR at or after pos, len(in) when there is none
 	json     nesting
 	blind    string
 	comments int
@@ -45,12 +45,12 @@ type Decoder struct {
 
 // framed is the event that is being collected.
 type framed struct {
-	data   held   // payload
-	view   []byte // payload while it is one line that lies in the input or in Decoder.line
-	size   int    // payload bytes, those dropped included
 	has    bool   // a data line was seen
 	failed bool   // event: error, or an error: line
 	over   bool   // too large, data was dropped
+	size   int    // payload bytes, those dropped included
+	data   held   // payload
+	view   []byte // payload while it is one line that lies in the input or in Decoder.line
 }
 
 // NewDecoder returns a Decoder for a body in dialect d. maxEvent is the size in
@@ -91,6 +91,26 @@ func (d *Decoder) Push(p []byte) {
 func (d *Decoder) setInput(p []byte) {
 	d.in, d.pos, d.lf, d.cr = p, 0, -1, -1
 }
+
+// One returns the event of a read that is one event in one line, which is how
+// servers write nearly all. Behind it Next returns nil. For any other read, and
+// where part of an event came before, it returns nil itself: the read is for Push.
+func (d *Decoder) One(p []byte) *Event {
+	if d.body != lines || d.afterCR || d.spent || d.lineSize > 0 || d.event.has || d.event.failed || len(d.in) > 0 {
+		return nil
+	}
+	payload, ok := bytes.CutPrefix(p, dataField)
+	end := len(payload) - len(blankLine)
+	if !ok || end < 0 || end > d.max || bytes.IndexByte(payload, '\n') != end || payload[end+1] != '\n' || bytes.IndexByte(payload, '\r') >= 0 {
+		return nil
+	}
+	return d.reading().read(payload[:end], false) // nil for a keep-alive wrapped as data
+}
+
+var (
+	dataField = []byte("data: ")
+	blankLine = []byte("\n\n")
+)
 
 // Next returns the next event that the pushed bytes complete, nil when there
 // is none. The event is valid until the next call of Push, Next, Close or
@@ -142,7 +162,9 @@ func (d *Decoder) settle() {
 // rest leaves nothing in hand but what the next read may continue.
 func (d *Decoder) rest() {
 	d.keepView()
-	d.setInput(nil)
+	if d.in != nil {
+		d.setInput(nil)
+	}
 	if d.lineSize == 0 {
 		d.line.release()
 	}

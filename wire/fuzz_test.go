@@ -37,6 +37,14 @@ func FuzzSplit(f *testing.F) {
 		if d := diff(many, whole); d != "" {
 			t.Fatalf("pieces - whole +:\n%s", d)
 		}
+		o := NewDecoder(dialect, limit)
+		ones, _ := decodeOnes(o, body)
+		if d := diff(ones, whole); d != "" {
+			t.Fatalf("event by event - whole +:\n%s", d)
+		}
+		if o.Comments() != w.Comments() || o.Blind() != w.Blind() {
+			t.Fatalf("comments %d, blind %q; whole %d, %q", o.Comments(), o.Blind(), w.Comments(), w.Blind())
+		}
 		if n := cap(d.line.bytes()) + cap(d.event.data.bytes()); n > 8*limit {
 			t.Fatalf("buffers of %d bytes at a limit of %d", n, limit)
 		}
