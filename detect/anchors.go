@@ -282,8 +282,8 @@ func (l *Loop) placeAnchors(from int) {
 		l.addFine(as.index, at)
 	}
 	as.lowest = from
-	for i := narrowScales; i < len(l.scales); i++ {
-		sc := &l.scales[i]
+	for i := narrowScales; i < int(l.scales); i++ {
+		sc := &scales[i]
 		if sc.window > as.placedTo {
 			break
 		}
@@ -316,7 +316,7 @@ func (l *Loop) cover(from, to int) bool {
 		all = as.wideCovered
 	}
 	for i := range narrowScales {
-		sc := &l.scales[i]
+		sc := &scales[i]
 		if sc.window > from {
 			break // no anchor yet
 		}
@@ -448,7 +448,7 @@ type rolled struct {
 // the cost of text that matches anchors everywhere.
 func (l *Loop) windowHash(scaleIndex, from, pos int) uint64 {
 	if l.rolled == nil {
-		l.rolled = make([]rolled, len(l.scales))
+		l.rolled = make([]rolled, l.scales)
 	}
 	r := &l.rolled[scaleIndex]
 	sc := &scales[scaleIndex]

@@ -49,8 +49,8 @@ type history struct {
 	base int      // absolute offset of text[0], a multiple of blockBytes
 	sums []uint64 // sums[k]: hash of the text before base + k*blockBytes
 	calm []uint32 // calm[k]: how long a calm run ends there; see calmKey
-	keep int      // how much must stay reachable
-	most int      // capacity at full size
+	keep int32    // how much must stay reachable
+	most int32    // capacity at full size
 }
 
 // firstBytes is small because most channels of most streams stay short.
@@ -62,7 +62,7 @@ const firstBytes = 256
 func newHistory(periodBytes, window int) history {
 	blocks := func(n int) int { return (n + blockBytes - 1) / blockBytes * blockBytes }
 	keep := max(blocks(periodBytes+window+window/4)+8*blockBytes, nearBytes+copyReach) + 4*blockBytes
-	return history{keep: keep, most: keep + blocks(periodBytes/2)}
+	return history{keep: int32(keep), most: int32(keep + blocks(periodBytes/2))}
 }
 
 func (h *history) reset() {
@@ -76,7 +76,7 @@ func (h *history) end() int { return h.base + len(h.text) }
 
 // oldest is the earliest offset that is surely there while the block before to is
 // at work. What is there beyond it depends on how the text was cut.
-func (h *history) oldest(to int) int { return max(0, to-h.keep+blockBytes) }
+func (h *history) oldest(to int) int { return max(0, to-int(h.keep)+blockBytes) }
 
 // at gives the text from absolute offset from to to.
 func (h *history) at(from, to int) []byte { return h.text[from-h.base : to-h.base] }
@@ -87,8 +87,8 @@ func (h *history) room() int {
 	if free := cap(h.text) - len(h.text); free > 0 {
 		return free
 	}
-	if cap(h.text) < h.most {
-		h.grow(min(h.larger(), h.most))
+	if most := int(h.most); cap(h.text) < most {
+		h.grow(min(h.larger(), most))
 	} else {
 		h.slide()
 	}
@@ -122,7 +122,7 @@ func (h *history) grow(size int) {
 }
 
 func (h *history) slide() {
-	drop := (len(h.text) - h.keep) / blockBytes * blockBytes
+	drop := (len(h.text) - int(h.keep)) / blockBytes * blockBytes
 	h.text = h.text[:copy(h.text, h.text[drop:])]
 	// Behind a confirmed loop no sums are kept any more.
 	blocks := min(drop/blockBytes, len(h.sums))

@@ -129,3 +129,47 @@ func TestCorpusInvariance(t *testing.T) {
 		}
 	})
 }
+
+// Text that waits is no text less: what is asked between two pieces counts it,
+// asking changes nothing, and a verdict comes with the piece that completes its
+// block.
+func TestWaitingText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := drawText(t)
+		size := rapid.IntRange(1, 70).Draw(t, "size")
+		l, err := New(Limits{Chars: minChars})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, _ := New(Limits{Chars: minChars})
+		single, _ := New(Limits{Chars: minChars})
+		for at := 0; at < len(text); at += size {
+			piece := text[at:min(at+size, len(text))]
+			rose := false
+			for i := range len(piece) {
+				rose = single.FeedString(piece[i:i+1]) || rose
+			}
+			if l.FeedString(piece) != rose || asked.FeedString(piece) != rose {
+				t.Fatalf("piece at %d: not the same rise as byte by byte, %v", at, rose)
+			}
+			fed := asked.Fed()
+			if want := (Extent{int64(at + len(piece)), int64(leads([]byte(text[:at+len(piece)])))}); fed != want {
+				t.Fatalf("fed %v, want %v", fed, want)
+			}
+		}
+		got, gotLive := asked.Candidate()
+		want, wantLive := l.Candidate()
+		if got != want || gotLive != wantLive {
+			t.Fatalf("candidate %v %v, want %v %v", got, gotLive, want, wantLive)
+		}
+		for _, l := range []*Loop{l, asked, single} {
+			l.Finish()
+		}
+		if d := cmp.Diff(asked.Verdicts(), single.Verdicts()); d != "" {
+			t.Fatalf("asked - byte by byte +:\n%s", d)
+		}
+		if d := cmp.Diff(l.Verdicts(), single.Verdicts()); d != "" {
+			t.Fatalf("pieces - byte by byte +:\n%s", d)
+		}
+	})
+}

@@ -3,11 +3,19 @@ package detect
 // Loop judges the text of one channel of one choice. Make it with [New]. It is
 // not safe for concurrent use.
 type Loop struct {
-	limits  Limits
-	scales  []scale // those that reach up to the longest period
-	history history
+	// Text that completes no block waits here, in the first cache line: to put it
+	// behind the rest at once would cost several misses where thousands of
+	// channels take turns.
+	lacking  uint8 // a piece shorter than this may wait; 0: none may
+	waiting  uint8 // bytes of wait
+	scales   uint8 // how many of the scales reach up to the longest period
+	finished bool
+	wait     [44]byte
 
-	blockFrom  int // where the block at work begins, else the next one
+	history   history
+	blockFrom int       // where the block at work begins, else the next one
+	verdicts  []Verdict // one a level, rising
+
 	blockTo    int
 	blockChars int // characters before blockFrom
 
@@ -17,8 +25,7 @@ type Loop struct {
 	white   whiteRun
 	near    *novelty // nil while the text is short
 
-	verdicts []Verdict // one a level, rising
-	finished bool
+	limits Limits
 }
 
 // New makes the state for one channel. It fails if a limit is out of range.
@@ -29,17 +36,19 @@ func New(limits Limits) (*Loop, error) {
 	l := &Loop{limits: limits.withDefaults()}
 	for i := range scales {
 		if scales[i].under < l.limits.PeriodBytes {
-			l.scales = scales[:i+1]
+			l.scales = uint8(i + 1)
 		}
 	}
-	l.history = newHistory(l.limits.PeriodBytes, l.scales[len(l.scales)-1].window)
+	l.history = newHistory(l.limits.PeriodBytes, scales[l.scales-1].window)
 	l.anchors.reset()
+	l.await()
 	return l, nil
 }
 
 // Reset makes the state ready for another text with the same limits. It keeps
 // the memory it has grown to, so that states can be pooled.
 func (l *Loop) Reset() {
+	l.waiting = 0
 	l.history.reset()
 	l.blockFrom, l.blockTo, l.blockChars = 0, 0, 0
 	l.runs = l.runs[:0]
@@ -52,6 +61,7 @@ func (l *Loop) Reset() {
 	clear(l.verdicts) // lets go of the excerpts
 	l.verdicts = l.verdicts[:0]
 	l.finished = false
+	l.await()
 }
 
 // Feed looks at the next piece of text, which may be empty and may end within a
@@ -63,10 +73,37 @@ func (l *Loop) Feed(text []byte) (rose bool) { return feed(l, text) }
 func (l *Loop) FeedString(text string) (rose bool) { return feed(l, text) }
 
 func feed[T string | []byte](l *Loop, text T) bool {
+	if len(text) < int(l.lacking) {
+		l.waiting += uint8(copy(l.wait[l.waiting:], text))
+		l.lacking -= uint8(len(text))
+		return false
+	}
 	if l.finished {
 		return false
 	}
 	before := len(l.verdicts)
+	l.settle()
+	take(l, text)
+	l.await()
+	return len(l.verdicts) > before
+}
+
+// await lets the next pieces wait, up to the one that completes a block. Those
+// behind a confirmed loop are looked at one by one.
+func (l *Loop) await() {
+	if l.Level() < Confirmed {
+		l.lacking = uint8(min(blockBytes-(l.history.end()-l.blockFrom), len(l.wait)+1))
+	}
+}
+
+// settle takes in what waits.
+func (l *Loop) settle() {
+	waiting := l.wait[:l.waiting]
+	l.lacking, l.waiting = 0, 0
+	take(l, waiting)
+}
+
+func take[T string | []byte](l *Loop, text T) {
 	h := &l.history
 	for len(text) > 0 {
 		n := min(h.room(), len(text))
@@ -76,7 +113,6 @@ func feed[T string | []byte](l *Loop, text T) bool {
 			l.work()
 		}
 	}
-	return len(l.verdicts) > before
 }
 
 // Finish tells that the text is over and looks at what is left of it. It reports
@@ -85,6 +121,7 @@ func (l *Loop) Finish() (rose bool) {
 	if l.finished {
 		return false
 	}
+	l.settle()
 	before := len(l.verdicts)
 	l.finished = true
 	l.work()
@@ -219,4 +256,7 @@ func (l *Loop) Verdict() Verdict {
 func (l *Loop) Verdicts() []Verdict { return l.verdicts }
 
 // Fed is how much text came so far.
-func (l *Loop) Fed() Extent { return l.extentAt(l.history.end()) }
+func (l *Loop) Fed() Extent {
+	l.settle()
+	return l.extentAt(l.history.end())
+}
