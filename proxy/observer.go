@@ -265,6 +265,9 @@ func (o *observer) settle(m *metrics.Model, log []stream.Event) {
 			s.before, s.at, s.tokens = s.at, e.At, 0
 		}
 		s.tokens += int(e.Tokens)
+		if i%foldBatch == foldBatch-1 {
+			o.watch.flush() // a whole stream may be settled at its end
+		}
 	}
 	o.settled = len(log)
 	o.tokens.Store(int64(o.counted))
