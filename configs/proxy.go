@@ -102,7 +102,7 @@ func ProxyKeys() Keys {
 		{Name: "keepalive-idle", Type: Duration, Default: "2s", Help: "how long an unused upstream connection is kept; stay below the server's own limit (uvicorn: 5s)"},
 		{Name: "drain", Type: Duration, Default: "30s", Zero: "off", Help: "how long open streams may go on after the signal to stop"},
 		{Name: "half-close", Type: Choice, Default: "gone", Choices: []string{"gone", "stay"}, Help: "what a client is that closes only its sending side"},
-		{Name: "event-loop", Type: OnOff, Default: "on", Help: "let event loops carry the streams, where both sides are plain TCP on Linux; off gives each a goroutine"},
+		{Name: "event-loop", Type: OnOff, Default: "on", Help: "let event loops serve plain requests and carry streams, where both sides are plain TCP on Linux; off gives each connection a goroutine"},
 		{Name: "health-path", Type: Text, Shown: "none asked", Help: "path that is asked at an upstream that was set aside, until it answers 2xx, as /health of vLLM and llama.cpp; not one that costs tokens, as SGLang's /health does"},
 		{Name: "health-every", Type: Duration, Default: "2s", Help: "how often it is asked"},
 	}

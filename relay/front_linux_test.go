@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -280,15 +281,22 @@ func TestManyClients(t *testing.T) {
 		engines[e.request()] = e
 	}
 	st.stats(n, 0, n)
+	answer := func(path string) string {
+		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(path), path)
+	}
+	release := st.hold() // so that all answers are there at once
+	for i := range clients {
+		path := fmt.Sprint("/", i)
+		engines[path].say(answer(path))
+	}
+	release()
 	for i, c := range clients {
-		text := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%d", len(fmt.Sprint(i)), i)
-		engines[fmt.Sprint("/", i)].say(text)
-		c.wants(text)
+		c.wants(answer(fmt.Sprint("/", i)))
 	}
 	for range n {
-		if e := st.turn().end(); !e.Whole {
-			t.Errorf("end: got %+v, want a whole body", e)
-		}
+		u := st.turn()
+		path := strings.Fields(u.came)[1]
+		u.whole(path)
 	}
 	st.stats(n, n, n)
 	// The one used last is used next.
@@ -296,6 +304,50 @@ func TestManyClients(t *testing.T) {
 	if got := engines[fmt.Sprint("/", n-1)].request(); got != "/1" {
 		t.Errorf("got a request for %s, want /1", got)
 	}
+}
+
+// TestIdleConnectionIsLookedAt: one that is over when a request comes is not used,
+// though the loop has not heard of it yet.
+func TestIdleConnectionIsLookedAt(t *testing.T) {
+	for name, do := range map[string]func(p *peer){
+		"FIN":   func(p *peer) { _ = p.CloseWrite() },
+		"RST":   (*peer).reset,
+		"bytes": func(p *peer) { p.say("x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, client, engine := pooled(t, Limits{})
+			release := st.hold()
+			client.say(request) // the loop comes to it first
+			do(engine)
+			release()
+			engine = st.engine()
+			engine.request()
+			engine.say(okay)
+			client.wants(okay)
+			u := st.turn()
+			u.whole("ok")
+			if h := u.answered(); h.Retries != 0 {
+				t.Errorf("head: got %+v, want no retry", h)
+			}
+			st.stats(1, 1, 2)
+		})
+	}
+	t.Run("too old", func(t *testing.T) {
+		st, client, engine := pooled(t, Limits{}) // it looks every second
+		st.pool.MaxIdle = 20 * time.Millisecond
+		begun := time.Now()
+		eventually(t, "the limit is over", func() bool { return time.Since(begun) > st.pool.MaxIdle })
+		client.say(request)
+		if got, err := engine.rest(); got != "" || err != nil {
+			t.Errorf("the old one: got %q, %v, want its end", got, err)
+		}
+		engine = st.engine()
+		engine.request()
+		engine.say(okay)
+		client.wants(okay)
+		st.turn().whole("ok")
+		st.stats(1, 1, 2)
+	})
 }
 
 // TestIdleEngineCloses: an idle connection goes when its engine closes it, or sends
@@ -458,6 +510,14 @@ func TestNoConnection(t *testing.T) {
 		st.failed(request, upstream.OpConnect, syscall.ECONNREFUSED, 0).end()
 		st.stats(0, 0, 1)
 	})
+	t.Run("no way there", func(t *testing.T) {
+		st := newStand(t, Limits{})
+		// A broadcast address: the system does not even begin.
+		st.take(func(x *Exchange) { x.Addr = netip.MustParseAddrPort("255.255.255.255:1") })
+		st.client().say(request)
+		st.failed(request, upstream.OpConnect, syscall.ENETUNREACH, 0).end()
+		st.stats(0, 0, 1)
+	})
 	t.Run("none is free", func(t *testing.T) {
 		st := newStand(t, Limits{})
 		st.take()
@@ -474,7 +534,7 @@ func TestNoConnection(t *testing.T) {
 		got.end()
 		engine.say(okay)
 		first.wants(okay)
-		st.stats(1, 1, 1)
+		st.settled(1, 1)
 	})
 }
 
@@ -1257,8 +1317,9 @@ func TestSpareTakesTheOldest(t *testing.T) {
 	}
 	one.say(okay)
 	first.wants(okay)
-	if n := len(st.loop.sockets); n != 4 {
-		t.Errorf("got %d slots, want those of two clients and two engines", n)
+	st.settled(1, 1)
+	if n := st.sockets(); n != 3 {
+		t.Errorf("got %d sockets, want those of two clients and an engine", n)
 	}
 }
 

@@ -123,8 +123,9 @@ func (s served) end() {
 type turn struct {
 	*sink
 	x      *Exchange
-	refuse bool // the head is not for the loop
-	close  bool // the client's connection ends with the response
+	came   string // the request
+	refuse bool   // the head is not for the loop
+	close  bool   // the client's connection ends with the response
 
 	mu      sync.Mutex
 	head    *upstream.Head // without what points into its bytes
@@ -172,7 +173,7 @@ func (st *stand) take(set ...func(*Exchange)) {
 		if !ok {
 			st.t.Errorf("%s has no address", st.pool.Addr)
 		}
-		u := &turn{sink: newSink(st.t), x: &Exchange{To: st.pool, Addr: addr, Method: "GET", Request: bytes.Clone(p)}}
+		u := &turn{sink: newSink(st.t), came: string(p), x: &Exchange{To: st.pool, Addr: addr, Method: "GET", Request: bytes.Clone(p)}}
 		u.x.Answer = u
 		for _, f := range set {
 			f(u.x)
