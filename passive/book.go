@@ -69,18 +69,17 @@ func (s *Stream) Decodes(at stamp.Instant) {
 
 // Drop ends a reply of which nothing can be booked: its choices counted as
 // decoding until at.
-func (s *Stream) Drop(at stamp.Instant) { s.leave(at, nil) }
+func (s *Stream) Drop(at stamp.Instant) { s.leave(at, nil, nil) }
 
 // leave ends the counting: choice i decoded until last[i], those without an
-// entry until at. It returns how many were decoding from the reply's first event
-// to its last; after it the timeline need not reach back so far.
-func (s *Stream) leave(at stamp.Instant, last []stamp.Instant) []change {
+// entry until at. It returns how many were decoding at each event of the reply's
+// log; after it the timeline need not reach back so far.
+func (s *Stream) leave(at stamp.Instant, last []stamp.Instant, log []stream.Event) []float32 {
 	if s.begun == 0 {
 		return nil
 	}
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
-	over := s.first
 	for i := range s.begun {
 		end := at
 		if i < len(last) && last[i] != 0 {
@@ -88,9 +87,8 @@ func (s *Stream) leave(at stamp.Instant, last []stamp.Instant) []change {
 		}
 		// It decoded at its last event, and no longer behind it.
 		s.line.add(end+1, -1)
-		over = max(over, end)
 	}
-	counts := s.line.between(s.first, over)
+	counts := s.line.during(log)
 	delete(s.line.open, s)
 	s.begun = 0
 	return counts
@@ -121,7 +119,7 @@ func (s *Stream) End(r Reply) {
 		last = grown(last, int(r.Log[i].Choice))
 		last[r.Log[i].Choice] = r.Log[i].At
 	}
-	counts := cursor{changes: s.leave(r.Sent.Add(time.Duration(rec.EndNS.V)), last)}
+	counts := s.leave(r.Sent.Add(time.Duration(rec.EndNS.V)), last, r.Log)
 	b := s.book
 	context, byRatio, why := b.place(&r)
 	if len(r.Log) == 0 {
@@ -129,7 +127,7 @@ func (s *Stream) End(r Reply) {
 	}
 	looped := int64(0)
 	if why == nil {
-		looped = b.group(r.Model, s.upstream).book(&r, context, byRatio, &counts)
+		looped = b.group(r.Model, s.upstream).book(&r, context, byRatio, counts)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

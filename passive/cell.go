@@ -37,23 +37,6 @@ func (s *sums) add(o sums) {
 	s.streams += o.streams
 }
 
-// cursor reads the number decoding at instants that do not go back.
-type cursor struct {
-	changes []change
-	i       int
-}
-
-// at returns the number at an instant; at least 1, since who asks is decoding.
-func (c *cursor) at(at stamp.Instant) float64 {
-	for c.i+1 < len(c.changes) && c.changes[c.i+1].at <= at {
-		c.i++
-	}
-	if len(c.changes) == 0 {
-		return 1
-	}
-	return max(float64(c.changes[c.i].n), 1)
-}
-
 // cell returns a cell, made if needed. The lock is held.
 func (g *group) cell(context int, decoding float64) *cell {
 	at := &g.cells[context][roundedBucket(decoding)]
@@ -63,8 +46,9 @@ func (g *group) cell(context int, decoding float64) *cell {
 	return *at
 }
 
-// book folds a reply into its cells and returns the tokens left out as loops.
-func (g *group) book(r *Reply, context int, byRatio bool, counts *cursor) (looped int64) {
+// book folds a reply into its cells and returns the tokens left out as loops. counts
+// is the number decoding at each event; nil where none was counted.
+func (g *group) book(r *Reply, context int, byRatio bool, counts []float32) (looped int64) {
 	known := tokensKnown(r)
 	until, loops := onset(r)
 	var last []stamp.Instant // of each choice
@@ -78,7 +62,10 @@ func (g *group) book(r *Reply, context int, byRatio bool, counts *cursor) (loope
 		if e.Flags&stream.SameEvent != 0 {
 			continue
 		}
-		n := counts.at(e.At)
+		n := 1.0
+		if counts != nil {
+			n = float64(counts[i])
+		}
 		c := g.cell(context, n)
 		if !begun {
 			begun = true

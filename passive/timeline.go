@@ -1,11 +1,11 @@
 package passive
 
 import (
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
 )
 
 // maxChanges bounds a timeline: 512 KB.
@@ -112,11 +112,29 @@ func (t *timeline) find(at stamp.Instant) int {
 	return max(lo-1, 0)
 }
 
-// between returns the changes that hold in [from, to]. The lock is held.
-func (t *timeline) between(from, to stamp.Instant) []change {
-	first, last := t.find(from), t.find(to)
-	if last >= len(t.changes) || t.changes[last].at > to {
+// during returns the number at each event of a log, whose instants do not go back;
+// at least 1, since its stream was decoding. The lock is held.
+func (t *timeline) during(log []stream.Event) []float32 {
+	if len(log) == 0 {
 		return nil
 	}
-	return slices.Clone(t.changes[first : last+1])
+	counts := make([]float32, len(log))
+	c := t.changes
+	i := t.find(log[0].At)
+	for k := range log {
+		at := log[k].At
+		// In growing steps: between two events of one stream there are few changes,
+		// or those of thousands of others.
+		for step := 1; i+1 < len(c) && c[i+1].at <= at; step *= 2 {
+			for i+step >= len(c) || c[i+step].at > at {
+				step /= 2
+			}
+			i += step
+		}
+		counts[k] = 1
+		if i < len(c) && c[i].at <= at {
+			counts[k] = max(c[i].n, 1)
+		}
+	}
+	return counts
 }

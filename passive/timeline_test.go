@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/streamgauge/streamgauge/stamp"
+	"github.com/streamgauge/streamgauge/stream"
 )
 
 // The timeline against counting by hand: whatever the order in which beginnings
@@ -27,7 +28,7 @@ func TestTimelineCounts(t *testing.T) {
 		for _, c := range rapid.Permutation(all).Draw(t, "order") {
 			line.add(c.at, c.delta)
 		}
-		part := cursor{changes: line.between(1, 300)}
+		part := countsIn(&line, 1, 300)
 		for at := stamp.Instant(1); at <= 300; at++ {
 			want := 0.0
 			for _, c := range all {
@@ -38,11 +39,32 @@ func TestTimelineCounts(t *testing.T) {
 			if at < line.changes[0].at {
 				continue
 			}
-			if got := part.at(at); got != max(want, 1) {
+			if got := part[at-1]; got != max(want, 1) {
 				t.Fatalf("at %d: got %v, want %v", at, got, want)
 			}
 		}
 	})
+}
+
+// countsIn is the number decoding at each instant of [from, to], told for a log with
+// an event at each; it is the same for one with only some of them.
+func countsIn(t *timeline, from, to stamp.Instant) (counts []float64) {
+	var log, some []stream.Event
+	for at := from; at <= to; at++ {
+		log = append(log, stream.Event{At: at})
+		if len(log)%7 == 1 {
+			some = append(some, stream.Event{At: at})
+		}
+	}
+	for _, n := range t.during(log) {
+		counts = append(counts, float64(n))
+	}
+	for i, n := range t.during(some) {
+		if want := counts[7*i]; float64(n) != want {
+			panic("a count depends on the events before it")
+		}
+	}
+	return counts
 }
 
 // A stream that is open for long while many come and go: memory stays within its
@@ -65,17 +87,17 @@ func TestTimelineIsBounded(t *testing.T) {
 	if from := line.changes[0].at; from > 1 {
 		t.Errorf("the timeline begins at %d, want it to reach back to 1, where an open stream began", from)
 	}
-	part := cursor{changes: line.between(1, at)}
+	part := countsIn(&line, 1, at)
 	sum := 0.0
 	for i := stamp.Instant(10); i < at; i++ {
-		sum += part.at(i)
+		sum += part[i-1]
 	}
 	if mean := sum / float64(at-10); math.Abs(mean-1.75) > 0.01 {
 		t.Errorf("mean %v, want 1.75", mean)
 	}
-	newest := cursor{changes: line.between(at-8, at)}
+	newest := countsIn(&line, at-8, at)
 	for i, want := range []float64{2, 2, 2, 1, 2, 2, 2, 1} {
-		if got := newest.at(at - 8 + stamp.Instant(i)); got != want {
+		if got := newest[i]; got != want {
 			t.Errorf("%d before the end: got %v, want %v", 8-i, got, want)
 		}
 	}
@@ -99,13 +121,13 @@ func TestLateEndIsCorrected(t *testing.T) {
 	s.Decodes(150)
 	s2 := b.Stream("u")
 	s2.Decodes(400)
-	stalled.leave(900, []stamp.Instant{200})
-	part := cursor{changes: s.line.between(100, 500)}
+	stalled.leave(900, []stamp.Instant{200}, nil)
+	part := countsIn(s.line, 100, 500)
 	for _, row := range []struct {
 		at   stamp.Instant
 		want float64
 	}{{100, 1}, {150, 2}, {200, 2}, {201, 1}, {400, 2}, {500, 2}} {
-		if got := part.at(row.at); got != row.want {
+		if got := part[row.at-100]; got != row.want {
 			t.Errorf("at %d: got %v, want %v", row.at, got, row.want)
 		}
 	}
