@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"time"
@@ -24,7 +25,7 @@ func (x *exchange) readBody(ctx *fasthttp.RequestCtx, client *clientConn, req *u
 		}
 		return nil, nil
 	}
-	in := &bodyReader{src: src, client: client, p: x.p, size: size}
+	in := &bodyReader{src: src, client: client, x: x, size: size}
 	x.body = in
 	if size > x.p.cfg.MaxBody {
 		return nil, errTooLarge
@@ -68,19 +69,25 @@ const firstBody = 64 << 10
 type bodyReader struct {
 	src    io.Reader
 	client *clientConn
-	p      *Proxy
+	x      *exchange
 	size   int64 // announced, or -1
 	read   int64
 	ended  bool // the client has sent all of it
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
-	if d := b.p.cfg.ClientRead; d > 0 {
+	cfg := &b.x.p.cfg
+	if d := cfg.ClientRead; d > 0 {
 		_ = b.client.SetReadDeadline(time.Now().Add(d))
+	}
+	b.x.reading.Store(b.client)
+	defer b.x.reading.Store(nil)
+	if err := context.Cause(b.x.ctx); err != nil {
+		return 0, err // stop may have come before there was anything to end
 	}
 	n, err := b.src.Read(p)
 	b.read += int64(n)
-	if b.read > b.p.cfg.MaxBody {
+	if b.read > cfg.MaxBody {
 		return 0, errTooLarge
 	}
 	if err == io.EOF && b.size >= 0 && b.read < b.size {

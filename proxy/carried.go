@@ -41,14 +41,14 @@ func (p *Proxy) relay() *relay.Loop {
 			Write: p.cfg.ClientWrite, First: p.cfg.ClientRead, Await: p.cfg.ClientIdle}, f)
 		if err != nil {
 			if r.over = errors.Is(err, errors.ErrUnsupported); !r.over {
-				p.faults.Warn().Err(err).Msg("no event loop: the stream has a goroutine")
+				p.faults.Warn().Err(err).Msg("no event loop: each connection has a goroutine")
 			}
 			break
 		}
 		f.loop = l
 		r.loops = append(r.loops, l)
 		for _, ear := range r.ears {
-			p.listen(l, ear)
+			_ = p.listen(l, ear) // others listen
 		}
 	}
 	var best *relay.Loop
@@ -64,7 +64,7 @@ func (p *Proxy) relay() *relay.Loop {
 
 // listen lets a loop accept clients. Each has a descriptor of its own; the first
 // one, ear, is kept for loops that are yet to come.
-func (p *Proxy) listen(l *relay.Loop, ear *stamp.RawListener) {
+func (p *Proxy) listen(l *relay.Loop, ear *stamp.RawListener) error {
 	own, err := ear.Another()
 	if err == nil {
 		err = l.Listen(own)
@@ -72,29 +72,45 @@ func (p *Proxy) listen(l *relay.Loop, ear *stamp.RawListener) {
 	if err != nil {
 		p.faults.Error().Err(err).Msg("an event loop cannot accept clients")
 	}
+	return err
 }
 
 // accept lets the loops accept the clients of ln. It reports false for a listener
-// that is not for them.
-func (p *Proxy) accept(ln net.Listener) bool {
-	if _, tcp := ln.(*net.TCPListener); !tcp || p.tls.Load() != nil || p.relay() == nil {
-		return false
+// that is not for them, and an error if ln is closed and nobody accepts.
+func (p *Proxy) accept(ln net.Listener) (bool, error) {
+	plain := func(b *backend) bool { return !b.tls }
+	if _, tcp := ln.(*net.TCPListener); !tcp || p.tls.Load() != nil || !slices.ContainsFunc(p.backends, plain) || p.relay() == nil {
+		return false, nil
 	}
 	r := &p.relays
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return false
+		return false, nil
 	}
 	ear, err := stamp.ListenRaw(ln, p.cfg.UserStamps)
 	if err != nil {
-		return false
+		return false, nil
+	}
+	heard := false
+	for _, l := range r.loops {
+		if err = p.listen(l, ear); err == nil {
+			heard = true
+		}
+	}
+	if !heard {
+		_ = ear.Close()
+		return false, err
 	}
 	r.ears = append(r.ears, ear)
-	for _, l := range r.loops {
-		p.listen(l, ear)
-	}
-	return true
+	return true, nil
+}
+
+// broken reports whether a loop that accepts clients is out of use.
+func (r *relays) broken() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ears) > 0 && slices.ContainsFunc(r.loops, func(l *relay.Loop) bool { return l.Err() != nil })
 }
 
 // dismiss ends the accepting, and closes the clients that the loops wait for.
@@ -156,6 +172,7 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 	}
 	up, err := x.resp.Detach()
 	if errors.Is(err, upstream.ErrAttached) {
+		client.Unreserve()
 		return false
 	}
 	if err != nil {
@@ -190,7 +207,7 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 // take takes the client's socket out of the server's hands.
 func (c *carried) take(buffered net.Conn, client *clientConn) bool {
 	// A deadline that is over: what is there is read, and nothing waited for.
-	_ = client.SetReadDeadline(time.Unix(1, 0))
+	_ = client.SetReadDeadline(past)
 	if p, _ := io.ReadAll(buffered); len(p) > 0 {
 		c.s.Pipelined = p
 	}
@@ -300,6 +317,12 @@ func (q *closer) run() {
 // end makes the record.
 func (c *carried) end(end relay.End) {
 	defer c.x.p.hijacked.Done()
+	if end.Sent != 0 {
+		c.x.retries = end.Retries
+		if c.x.obs != nil {
+			c.x.obs.sentAt(end.Sent)
+		}
+	}
 	switch {
 	case end.Whole:
 		c.x.endedAt(stream.Cause{Kind: stream.EOF}, end.At)
@@ -310,13 +333,15 @@ func (c *carried) end(end relay.End) {
 	}
 }
 
-// resume gives a client that has sent its next request to the server. x is the
+// resume lets the server serve a client that has sent its next request. x is the
 // exchange of that request, if a loop has begun it.
 func (p *Proxy) resume(client *stamp.Raw, early []byte, x *exchange) {
 	conn, err := client.Attach()
 	if err != nil {
 		p.faults.Warn().Err(err).Msg("a client's connection could not be kept")
-		x.giveUp(err)
+		if x != nil {
+			x.end(x.cause(err))
+		}
 		return
 	}
 	conn.SetWriteLimit(p.cfg.ClientWrite)
@@ -324,30 +349,32 @@ func (p *Proxy) resume(client *stamp.Raw, early []byte, x *exchange) {
 	p.openMu.Lock()
 	if p.cutting {
 		p.openMu.Unlock()
-		_ = c.Close()
-		x.giveUp(net.ErrClosed)
+		_ = c.Close() // no exchange is open any more
 		return
 	}
 	p.back[c] = struct{}{}
-	p.resumed.Add(1)
 	p.openMu.Unlock()
-	defer p.resumed.Done()
 	_ = p.data.ServeConn(c) // its errors are the server's to log
-	c.begun.giveUp(net.ErrClosed)
+	if x := c.begun; x != nil {
+		x.end(x.cause(net.ErrClosed)) // the server did not come to it
+	}
 	p.openMu.Lock()
 	delete(p.back, c)
 	p.openMu.Unlock()
 }
 
-// cutUnasked ends the connections that a loop has given back for a request that
-// has not come whole. The server takes them for new ones, and its shutdown would
-// wait for them.
-func (p *Proxy) cutUnasked() {
+// halfRequest is how long a shutdown waits for a request of which a part has come.
+const halfRequest = time.Second
+
+// cutBack ends the connections that loops have given back: at a shutdown the server
+// takes them for new ones, and would wait for them. Until all is over those go that
+// have not sent a request whole, then the others.
+func (p *Proxy) cutBack(all bool) {
 	p.openMu.Lock()
 	defer p.openMu.Unlock()
 	p.cutting = true
 	for c := range p.back {
-		if !c.asked.Load() {
+		if all || !c.asked.Load() {
 			_ = c.Abort()
 		}
 	}

@@ -72,8 +72,8 @@ type Config struct {
 	// UserStamps switches the kernel's receive stamps off.
 	UserStamps bool
 
-	// NoRelay gives each stream a goroutine. By default event loops carry the
-	// streams, where both sides are plain TCP on Linux.
+	// NoRelay gives each connection a goroutine. By default event loops serve plain
+	// requests and carry streams, where both sides are plain TCP on Linux.
 	NoRelay bool
 
 	// HealthPath, if set, is asked by GET every HealthEvery (zero: 2 s) at an

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/streamgauge/streamgauge/relay"
 	"github.com/streamgauge/streamgauge/stamp"
@@ -43,9 +44,12 @@ type exchange struct {
 	cancel  context.CancelCauseFunc
 	resp    *upstream.Response
 	watched *stamp.Watched          // the client's socket, while its leaving is watched for
+	conn    *clientConn             // the client's, once the server serves it
 	body    *bodyReader             // the request's, nil without one
 	carried atomic.Pointer[carried] // set while an event loop has it, or its response
 	away    *relay.Exchange         // what an event loop has left to do; nil if all
+
+	reading atomic.Pointer[clientConn] // set while the request's body is read
 
 	once sync.Once
 }
@@ -56,7 +60,13 @@ func (x *exchange) stop(why error) {
 	if c := x.carried.Load(); c != nil {
 		c.cancel()
 	}
+	if c := x.reading.Load(); c != nil {
+		_ = c.SetReadDeadline(past)
+	}
 }
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
 
 // leave is called when the client is seen to leave.
 func (x *exchange) leave() { x.cancel(errClientGone) }
@@ -92,7 +102,13 @@ func (x *exchange) endedAt(c stream.Cause, now stamp.Instant) {
 		if x.resp != nil {
 			_ = x.resp.Close()
 		}
+		if x.away != nil && x.away.Pending != nil {
+			x.away.Pending.Drop() // nobody has gone on with it
+		}
 		x.cancel(errOver)
+		if x.conn != nil {
+			x.conn.asked.Store(false)
+		}
 		upstream := ""
 		if x.backend != nil {
 			x.backend.open.Add(-1)

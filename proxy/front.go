@@ -37,11 +37,6 @@ func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 	if !ok || len(plain.head) > p.cfg.MaxHeader || len(plain.body) > p.cfg.BufferBody || int64(len(plain.body)) > p.cfg.MaxBody {
 		return nil
 	}
-	be := p.pick(nil)
-	addr, ok := be.client.Direct()
-	if !ok {
-		return nil
-	}
 	received, _ := client.Stamp()
 	x := p.newExchange(plain.uri, plain.method, received)
 	if p.access != nil {
@@ -59,7 +54,8 @@ func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 			out = nil
 		}
 	}()
-	x.take(be)
+	x.pickBackend(nil)
+	be := x.backend
 	head := readHead(plain.uri, plain.block, &f.room)
 	req := upstream.Request{Method: string(plain.method), Header: head.fields, Target: head.target(be.prefix)}
 	if head.sized {
@@ -70,13 +66,18 @@ func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 		x.obs.watch.bytes = int64(len(plain.body))
 	}
 	c := &carried{x: x, loop: f.loop, front: f, last: plain.last}
-	out = &relay.Exchange{To: be.client, Addr: addr, User: p.cfg.UserStamps, Method: req.Method, Answer: c}
+	out = &relay.Exchange{To: be.client, User: p.cfg.UserStamps, Method: req.Method, Answer: c}
 	out.StayHalfClosed = p.cfg.KeepHalfClosed
-	if request, err := be.client.AppendRequest(make([]byte, 0, len(b)+requestRoom), &req); err == nil {
-		out.Request = request
+	if out.Addr, ok = be.client.Direct(); ok {
+		if request, err := be.client.AppendRequest(make([]byte, 0, len(b)+requestRoom), &req); err == nil {
+			out.Request = request
+		}
 	}
 	c.s = &out.Stream
 	x.carried.Store(c)
+	if x.ctx.Err() != nil {
+		c.cancel() // it came in between
+	}
 	return out
 }
 
@@ -85,6 +86,7 @@ func (c *carried) Head(h *upstream.Head, chunked bool) (head []byte, last, ok bo
 	x := c.x
 	x.status = h.Status
 	if x.policy() != Observe {
+		x.status = 0 // it is passed on by another
 		return nil, false, false
 	}
 	x.answered(h.Retries)
@@ -98,37 +100,41 @@ func (c *carried) Head(h *upstream.Head, chunked bool) (head []byte, last, ok bo
 // Serve gives a client to the server, with an exchange that the loop does not go on
 // with.
 func (f *front) Serve(client *stamp.Raw, early []byte, rx *relay.Exchange) {
-	if rx == nil {
-		f.p.resume(client, early, nil)
+	p := f.p
+	p.openMu.Lock()
+	cutting := p.cutting
+	if !cutting {
+		p.resumed.Add(1)
+	}
+	p.openMu.Unlock()
+	if cutting {
+		_ = client.Close() // no exchange is open any more
 		return
 	}
-	x := rx.Answer.(*carried).x
-	x.carried.Store(nil)
-	x.away = rx
-	defer f.p.hijacked.Done()
-	f.p.resume(client, early, x)
-}
-
-// giveUp ends an exchange that a loop had begun and nobody goes on with.
-func (x *exchange) giveUp(err error) {
-	if x == nil {
-		return
+	var x *exchange
+	if rx != nil {
+		x = rx.Answer.(*carried).x
+		x.carried.Store(nil)
+		x.away = rx
+		p.hijacked.Done() // it is a connection of resumed now
 	}
-	if x.away != nil && x.away.Pending != nil {
-		x.away.Pending.Drop()
-	}
-	x.end(x.cause(err))
+	go func() {
+		defer p.resumed.Done()
+		p.resume(client, early, x)
+	}()
 }
 
 // Linger lets a client read its answer before its connection is closed.
 func (f *front) Linger(client *stamp.Raw) {
-	conn, err := client.Attach()
-	if err != nil {
-		return
-	}
-	c := &clientConn{Conn: conn}
-	c.unread.Store(true)
-	_ = c.Close()
+	f.p.background.Go(func() {
+		conn, err := client.Attach()
+		if err != nil {
+			return
+		}
+		c := &clientConn{Conn: conn}
+		c.unread.Store(true)
+		_ = c.Close()
+	})
 }
 
 // Refused logs that a connection could not be accepted.
@@ -150,6 +156,10 @@ type plain struct {
 // plainMost is the size up to which a request is the loop's: the tokens of others
 // wait meanwhile, some 10 µs.
 const plainMost = 16 << 10
+
+// A plain request's body lies in the loop's buffer, and is therefore scanned at once,
+// also when it asks for more than its client did.
+const _ = uint(inlineFacts - 2*plainMost)
 
 // readPlain reads a request about whose meaning there can be no doubt: HTTP/1.1,
 // lines that end with CRLF, fields with a token for a name and visible text for a
@@ -214,23 +224,10 @@ func readPlain(b []byte) (r plain, ok bool) {
 
 // isPlain reports whether a name is a token and a value has no control characters.
 func isPlain(name, value []byte) bool {
-	for _, c := range name {
-		if !token[c] {
-			return false
-		}
-	}
 	for _, c := range value {
 		if c < ' ' && c != '\t' || c == 0x7f {
 			return false
 		}
 	}
-	return true
+	return upstream.IsToken(name)
 }
-
-// token are the characters of a token (RFC 9110, section 5.6.2).
-var token = func() (t [256]bool) {
-	for c := range t {
-		t[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), byte(c)) >= 0
-	}
-	return t
-}()

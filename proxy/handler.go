@@ -42,6 +42,11 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		}
 	}()
 	x.serve(ctx, client)
+	if p.leaving() {
+		// The server sees to that only while its own shutdown lasts, and that is
+		// over when it has no client, though a loop may still give it one.
+		ctx.Response.SetConnectionClose()
+	}
 }
 
 func (p *Proxy) newExchange(uri, method []byte, received stamp.Instant) *exchange {
@@ -79,6 +84,7 @@ func (x *exchange) leaveUnread(ctx *fasthttp.RequestCtx) {
 }
 
 func (x *exchange) serve(ctx *fasthttp.RequestCtx, client *clientConn) {
+	x.conn = client
 	client.asked.Store(true)
 	if string(ctx.Method()) == fasthttp.MethodConnect {
 		x.refuse(ctx, faultMethod, stream.Cause{Kind: stream.EOF})
@@ -95,6 +101,9 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx, client *clientConn) {
 	body, err := x.readBody(ctx, client, &req, &head)
 	x.received, _ = client.Stamp()
 	switch {
+	case err != nil && errors.Is(context.Cause(x.ctx), errDrained):
+		x.refuse(ctx, faultDraining, stream.Cause{Kind: stream.Drained})
+		return
 	case errors.Is(err, errTooLarge):
 		x.refuse(ctx, faultTooLarge, stream.Cause{Kind: stream.EOF})
 		return

@@ -57,8 +57,8 @@ type Proxy struct {
 	cut       int // requests that the end of the drain cut
 	ebb       ebb
 	listeners []net.Listener
-	empty     chan struct{} // closed when draining and nothing is open
-	hijacked  sync.WaitGroup
+	empty     chan struct{}  // closed when draining and nothing is open
+	hijacked  sync.WaitGroup // exchanges in the hands of loops, and connections out of the server's
 	relays    relays
 	closer    closer
 	resumed   sync.WaitGroup           // connections that a loop has given back
@@ -173,12 +173,16 @@ func (p *Proxy) Serve(ln net.Listener) error {
 	}
 	addr := ln.Addr().String()
 	p.addr.Store(&addr)
-	if p.accept(ln) {
+	accepted, err := p.accept(ln)
+	if err != nil {
+		return err
+	}
+	if accepted {
 		if ln = newDeaf(ln.Addr()); !p.listening(ln) {
 			return nil
 		}
 	}
-	err := p.data.Serve(&listener{Listener: patient{stamp.WrapListener(ln, p.cfg.UserStamps), p.faults}, writeLimit: p.cfg.ClientWrite,
+	err = p.data.Serve(&listener{Listener: patient{stamp.WrapListener(ln, p.cfg.UserStamps), p.faults}, writeLimit: p.cfg.ClientWrite,
 		tls: p.tls.Load, handshake: p.cfg.HandshakeTimeout})
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 		return nil
@@ -262,6 +266,9 @@ func (p *Proxy) notReady() string {
 	if p.leaving() {
 		return "draining"
 	}
+	if p.relays.broken() {
+		return "an event loop is out of use"
+	}
 	now := stamp.Now()
 	// Where nothing is asked, an upstream counts as answering until it is set
 	// aside: not ready for want of traffic would keep the traffic away.
@@ -335,18 +342,19 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	<-p.empty
 	p.hijacked.Wait()
-	p.cutUnasked()
 	// Connections that only wait for their handler's return are gone in a
 	// moment; a client that does not read its last bytes is not waited for
 	// longer than a write may take.
-	late := time.AfterFunc(max(p.cfg.ClientWrite, time.Second), done)
+	soon := time.AfterFunc(halfRequest, func() { p.cutBack(false) })
+	late := time.AfterFunc(max(p.cfg.ClientWrite, halfRequest), func() { done(); p.cutBack(true) })
 	wait.Wait()
+	p.resumed.Wait()
+	soon.Stop()
 	late.Stop()
 	done()
 	if errors.Is(dataErr, context.Canceled) {
 		dataErr = nil // that was late: such a client is no fault of ours
 	}
-	p.resumed.Wait()
 	p.relays.close()
 
 	p.stop()

@@ -21,5 +21,5 @@
 // at any step before the client has a byte of the response. A client that does not
 // take its bytes has them queued, at most one receive, and its engine is not read
 // meanwhile. A client that leaves shows in the same wait. The loop never looks up a
-// name, logs, or waits for a lock that is held for long.
+// name, waits for a writer, or for a lock that is held for long.
 package relay

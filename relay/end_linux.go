@@ -28,6 +28,9 @@ func (l *Loop) fail(s *Stream, err error) {
 // first, and nothing of others: their tokens may be ready.
 func (l *Loop) finish(s *Stream, end End) {
 	end.At = stamp.Now()
+	if s.stage == waiting {
+		end.Sent, end.Retries = s.x.Pending.Sent, s.x.Pending.Retries
+	}
 	l.settle(s)
 	s.over = true
 	l.mu.Lock()
@@ -75,14 +78,14 @@ func (l *Loop) keeps(s *Stream, end End) bool {
 		return true
 	case end.Whole && !s.Last:
 		l.out(s.down)
-		go l.front.Serve(s.Down, s.Pipelined, nil) // its next request is here already
+		l.front.Serve(s.Down, s.Pipelined, nil) // its next request is here already
 	case !end.Whole && s.Up != nil && s.Up.Ending():
 		l.out(s.down)
 		_ = s.Down.Abort()
 	default:
 		l.out(s.down)
 		if s.Down.Readable() {
-			go l.front.Linger(s.Down)
+			l.front.Linger(s.Down)
 		} else {
 			_ = s.Down.Close()
 		}

@@ -77,8 +77,13 @@ func (l *Loop) Cancel(s *Stream, err error) {
 func (l *Loop) await(client *stamp.Raw) {
 	k := &socket{raw: client, client: true, quiet: stamp.Now()}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || l.dismissed || l.enter(k, sends|leaves) != nil {
+	kept := !l.closed && !l.dismissed && l.enter(k, sends|leaves) == nil
+	l.mu.Unlock()
+	switch {
+	case kept:
+	case client.Readable():
+		l.front.Serve(client, nil, nil) // it has come
+	default:
 		_ = client.Close()
 	}
 }
@@ -91,16 +96,24 @@ func (l *Loop) Listen(ln *stamp.RawListener) error {
 		return ln.Close()
 	}
 	l.ears = append(l.ears, ln)
+	if l.deaf {
+		return nil // with the others
+	}
 	return l.hear(len(l.ears) - 1)
 }
 
 // Dismiss ends the listening and closes the clients that are waited for, and those
-// that would be. A request that has come is still answered.
+// that would be. A request that has come is still given to the front. It returns when
+// that is done; not to be called by the front.
 func (l *Loop) Dismiss() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dismiss, l.dismissed = true, true
+	l.dismissed = true
 	if !l.closed {
 		l.knock()
+	}
+	l.mu.Unlock()
+	select {
+	case <-l.calm:
+	case <-l.done:
 	}
 }

@@ -46,7 +46,7 @@ func (l *Loop) body(s *Stream) {
 	l.spans = spans
 	over, end := s.forward(s.outgoing(p, tail, p[tail:used]), at, err)
 	if data := compact(p, spans); len(data) > 0 {
-		l.held = append(l.held, held{s, data, at, src})
+		l.hold(s, data, at, src)
 		l.used += len(data)
 	}
 	l.went(s, over, end)
@@ -209,9 +209,15 @@ func (l *Loop) observe(n int) {
 	}
 }
 
+// hold keeps what was forwarded, to be observed later.
+func (l *Loop) hold(s *Stream, data []byte, at stamp.Instant, src stamp.Source) {
+	l.held = append(l.held, held{s, data, at, src})
+	s.held++
+}
+
 // settle observes what was forwarded of one stream.
 func (l *Loop) settle(s *Stream) {
-	for i := l.first; i < len(l.held); i++ {
+	for i := l.first; s.held > 0; i++ {
 		if l.held[i].s == s {
 			l.held[i].observe()
 		}
@@ -220,6 +226,7 @@ func (l *Loop) settle(s *Stream) {
 
 func (h *held) observe() {
 	if h.s != nil {
+		h.s.held--
 		h.s.Sink.Observe(h.data, h.at, h.src)
 	}
 	*h = held{}

@@ -21,7 +21,11 @@ const acceptAtOnce = 16
 
 // hear puts a listener into the set; the caller holds mu.
 func (l *Loop) hear(ear int) error {
-	return control(l.epoll, unix.EPOLL_CTL_ADD, l.ears[ear].FD(), unix.EPOLLIN|unix.EPOLLEXCLUSIVE, int32(wakeSlot-1-ear), 0)
+	err := control(l.epoll, unix.EPOLL_CTL_ADD, l.ears[ear].FD(), unix.EPOLLIN|unix.EPOLLEXCLUSIVE, int32(wakeSlot-1-ear), 0)
+	if errors.Is(err, unix.EEXIST) {
+		return nil // plug could not take it out, or unplug began and did not end
+	}
+	return err
 }
 
 func (l *Loop) accept(ear *stamp.RawListener) {
@@ -93,7 +97,7 @@ func (l *Loop) request(k *socket) {
 	x := l.front.Request(k.raw, p[:n])
 	if x == nil {
 		l.out(k)
-		go l.front.Serve(k.raw, bytes.Clone(p[:n]), nil)
+		l.front.Serve(k.raw, bytes.Clone(p[:n]), nil)
 		return
 	}
 	s := &x.Stream
@@ -141,8 +145,8 @@ func (l *Loop) park(k *socket) {
 	}
 	k.s, k.quiet = nil, stamp.Now()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.idle[k.to] = append(l.idle[k.to], k)
-	l.mu.Unlock()
 	k.to.Parked(1)
 }
 
@@ -189,13 +193,17 @@ func (l *Loop) Spare(to *upstream.Client) bool {
 func (l *Loop) connect(s *Stream) {
 	x := s.x
 	if !x.To.Opened() {
-		l.back(s, nil) // the Client may have one that waits
+		if x.retries > 0 {
+			l.unconnected(s, upstream.ErrNoFreeConns)
+		} else {
+			l.back(s, nil) // the Client may have one that waits
+		}
 		return
 	}
 	raw, err := stamp.DialRaw(x.Addr, x.User)
 	if err != nil {
 		x.To.Closed()
-		l.back(s, &upstream.Error{Op: upstream.OpConnect, Addr: x.To.Addr, Retries: x.retries, Err: err})
+		l.unconnected(s, err)
 		return
 	}
 	s.up = &socket{raw: raw, s: s, to: x.To}
@@ -237,6 +245,11 @@ func (l *Loop) connected(s *Stream) {
 
 // unconnected gives back a request for which no connection could be made.
 func (l *Loop) unconnected(s *Stream, err error) {
+	if s.x.retries == 0 && s.x.To.Forget() {
+		l.unsent(s)
+		l.back(s, nil) // the Client asks for the name again
+		return
+	}
 	l.back(s, &upstream.Error{Op: upstream.OpConnect, Addr: s.x.To.Addr, Retries: s.x.retries, Err: err})
 }
 
@@ -253,6 +266,8 @@ func (l *Loop) send(s *Stream, k *socket) {
 		l.again(s)
 	case err != nil:
 		l.back(s, x.failure(upstream.OpWrite, err))
+	case n < len(x.Request) && x.retries > 0:
+		l.back(s, x.failure(upstream.OpWrite, io.ErrShortWrite))
 	case n < len(x.Request):
 		// The engine has not got a whole request, and another one is sent.
 		l.unsent(s)
@@ -286,11 +301,6 @@ func (x *Exchange) failure(op upstream.Op, err error) *upstream.Error {
 	return &upstream.Error{Op: op, Addr: x.To.Addr, Retries: x.retries, Sent: x.Pending.Sent, Err: err}
 }
 
-// gone reports how a connection shows that its peer had closed it before.
-func gone(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
 // head receives the head of a response.
 func (l *Loop) head(s *Stream) {
 	x := s.x
@@ -299,7 +309,7 @@ func (l *Loop) head(s *Stream) {
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
 		return
-	case err != nil && !x.Pending.Begun() && gone(err) && len(x.Request) > 0 && x.retries == 0:
+	case err != nil && !x.Pending.Begun() && upstream.IsGone(err) && len(x.Request) > 0 && x.retries == 0:
 		l.again(s)
 		return
 	case err != nil && !x.Pending.Begun():
@@ -331,7 +341,7 @@ func (l *Loop) head(s *Stream) {
 	x.Pending, x.Request, x.early = nil, nil, nil
 	data, over, end := s.begin(head, l.spans)
 	if len(data) > 0 {
-		l.held = append(l.held, held{s, data, at, src})
+		l.hold(s, data, at, src)
 		l.used += n
 	}
 	l.went(s, over, end)
@@ -356,5 +366,5 @@ func (l *Loop) back(s *Stream, err error) {
 	l.mu.Unlock()
 	early := x.early
 	x.Request, x.early, s.up, s.down = nil, nil, nil, nil
-	go l.front.Serve(s.Down, early, x)
+	l.front.Serve(s.Down, early, x)
 }

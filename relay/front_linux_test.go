@@ -217,6 +217,7 @@ func TestPipelined(t *testing.T) {
 	engine := st.engine()
 	engine.request()
 	client.say(target("/2"))
+	eventually(t, "the loop does not wait for more of it", func() bool { return st.asked()&unix.EPOLLIN == 0 })
 	engine.say(chunkedHead + "5\r\nhello\r\n")
 	client.wants(chunkedHead + "5\r\nhello\r\n")
 	if n := queuedOf(t, engine.TCPConn, unix.SIOCINQ); n != 0 || engine.br.Buffered() > 0 {
@@ -281,22 +282,24 @@ func TestManyClients(t *testing.T) {
 		engines[e.request()] = e
 	}
 	st.stats(n, 0, n)
-	answer := func(path string) string {
-		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(path), path)
+	begin := func(path string) string {
+		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(path)+1, path)
 	}
-	release := st.hold() // so that all answers are there at once
-	for i := range clients {
-		path := fmt.Sprint("/", i)
-		engines[path].say(answer(path))
+	release := st.hold() // so that all are answered at once
+	for path, e := range engines {
+		e.say(begin(path))
 	}
 	release()
 	for i, c := range clients {
-		c.wants(answer(fmt.Sprint("/", i)))
+		path := fmt.Sprint("/", i)
+		c.wants(begin(path))
+		engines[path].say("!")
+		c.wants("!")
 	}
 	for range n {
 		u := st.turn()
 		path := strings.Fields(u.came)[1]
-		u.whole(path)
+		u.whole(path + "!")
 	}
 	st.stats(n, n, n)
 	// The one used last is used next.
@@ -304,6 +307,62 @@ func TestManyClients(t *testing.T) {
 	if got := engines[fmt.Sprint("/", n-1)].request(); got != "/1" {
 		t.Errorf("got a request for %s, want /1", got)
 	}
+}
+
+// TestTokensBeforeRequests: requests that come at the same time do not hold a token up,
+// whether it is there already or comes while some of them are begun.
+func TestTokensBeforeRequests(t *testing.T) {
+	st := newStand(t, Limits{})
+	st.take()
+	client := st.client()
+	client.say(request)
+	engine := st.engine()
+	engine.request()
+	engine.say(sizedHead)
+	client.wants(sizedHead)
+	streamed := st.turn()
+	held, goOn := st.gate()
+	asked, queued := 0, []int{} // at the client, before each request
+	st.front.mu.Lock()
+	take := st.front.take
+	st.front.take = func(p []byte) *Exchange {
+		if string(p) == hold {
+			return take(p)
+		}
+		queued = append(queued, queuedOf(t, client.TCPConn, unix.SIOCINQ))
+		if asked++; asked == requestsAtOnce {
+			engine.say("5")
+		}
+		return nil
+	}
+	st.front.mu.Unlock()
+	var clients []*peer
+	for range requestsAtOnce + 2 {
+		clients = append(clients, st.client())
+	}
+	gate := st.client()
+	gate.say(hold)
+	<-held
+	for _, c := range clients {
+		c.say(request)
+	}
+	engine.say("01234")
+	goOn <- struct{}{}
+	for range clients {
+		st.front.serve().end()
+	}
+	for i, n := range queued {
+		want := 5
+		if i >= requestsAtOnce {
+			want = 6
+		}
+		if n != want {
+			t.Errorf("before request %d the client had %d bytes, want %d", i+1, n, want)
+		}
+	}
+	engine.say("6789")
+	client.wants("0123456789")
+	streamed.whole("0123456789")
 }
 
 // TestIdleConnectionIsLookedAt: one that is over when a request comes is not used,
@@ -316,10 +375,16 @@ func TestIdleConnectionIsLookedAt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, client, engine := pooled(t, Limits{})
-			release := st.hold()
-			client.say(request) // the loop comes to it first
+			held, goOn := st.gate()
+			one, two := st.client(), st.client()
+			one.say(hold)
+			<-held
+			two.say(hold)
+			client.say(request)
+			goOn <- struct{}{}
+			<-held // with the request among what is ready
 			do(engine)
-			release()
+			goOn <- struct{}{}
 			engine = st.engine()
 			engine.request()
 			engine.say(okay)
@@ -333,8 +398,16 @@ func TestIdleConnectionIsLookedAt(t *testing.T) {
 		})
 	}
 	t.Run("too old", func(t *testing.T) {
-		st, client, engine := pooled(t, Limits{}) // it looks every second
+		st := newStand(t, Limits{}) // it looks every second
+		st.take()
 		st.pool.MaxIdle = 20 * time.Millisecond
+		client := st.client()
+		client.say(request)
+		engine := st.engine()
+		engine.request()
+		engine.say(okay)
+		client.wants(okay)
+		st.turn().whole("ok")
 		begun := time.Now()
 		eventually(t, "the limit is over", func() bool { return time.Since(begun) > st.pool.MaxIdle })
 		client.say(request)
@@ -678,6 +751,42 @@ func TestAdoptAfterARetry(t *testing.T) {
 	_ = got.raw.Close()
 }
 
+// TestHalfARequest: a request that an engine's socket does not take at once is sent
+// anew, by the front; its engine never takes the half for a whole one.
+func TestHalfARequest(t *testing.T) {
+	large := func(x *Exchange) {
+		if strings.HasPrefix(string(x.Request), "GET /2 ") {
+			x.Request = append(x.Request[:len(x.Request)-2], "Content-Length: 16777216\r\n\r\n"+long...)
+		}
+	}
+	check := func(t *testing.T, st *stand, engine *peer) {
+		t.Helper()
+		got := st.front.serve()
+		if got.early != target("/2") || got.x == nil || got.x.Pending != nil || got.x.Err != nil {
+			t.Errorf("served %q, %+v, want a request that is still to be sent", got.early, got.x)
+		}
+		got.end()
+		if engine == nil {
+			engine = st.engine()
+		}
+		if _, err := engine.rest(); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the engine: got %v, want a reset", err)
+		}
+		st.stats(0, 0, 1)
+	}
+	t.Run("on a new connection", func(t *testing.T) {
+		st := newStand(t, Limits{})
+		st.take(large)
+		st.client().say(target("/2"))
+		check(t, st, nil)
+	})
+	t.Run("on an idle one", func(t *testing.T) {
+		st, client, engine := pooled(t, Limits{}, large)
+		client.say(target("/2"))
+		check(t, st, engine)
+	})
+}
+
 // TestNothingToSend: an exchange without a request is the front's, and takes no
 // connection from those that wait.
 func TestNothingToSend(t *testing.T) {
@@ -702,24 +811,29 @@ func TestNothingToSend(t *testing.T) {
 func TestKeptAfterASlowClient(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		st := newStand(t, Limits{})
-		st.take()
+		st.take(ofTurn(func(u *turn) {
+			if u.came == request {
+				u.before = long
+			}
+		}))
 		client := st.client()
 		client.say(request)
 		engine := st.engine()
 		engine.request()
-		go func() { _, _ = fmt.Fprintf(engine, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(long), long) }()
+		engine.say(okay)
 		u := st.turn()
-		eventually(t, "the client's socket is full", func() bool {
-			return queuedOf(t, client.TCPConn, unix.SIOCINQ) > 0 && queuedOf(t, engine.TCPConn, unix.SIOCOUTQ) > 0
-		})
-		client.read(len(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(long))))
-		if got := client.read(len(long)); got != long {
-			t.Error("the client got another body")
+		eventually(t, "the body has come", func() bool { return string(u.observed()) == "ok" })
+		if !u.open() {
+			t.Fatal("it ended before the client had it")
 		}
-		u.whole(long)
+		st.stats(1, 0, 1)
+		if got := client.read(len(long) + len(okay)); got != long+okay {
+			t.Errorf("the client got …%q, want …%q", got[len(long):], okay)
+		}
+		u.whole("ok")
 		st.stats(1, 1, 1)
 		if again {
-			client.say(request)
+			client.say(target("/2"))
 			engine.request()
 			engine.say(okay)
 			client.wants(okay)
@@ -729,6 +843,27 @@ func TestKeptAfterASlowClient(t *testing.T) {
 		_ = engine.CloseWrite()
 		st.settled(0, 0)
 	}
+}
+
+// TestSlowClientOfAnExchange: a body that no socket takes at once comes whole.
+func TestSlowClientOfAnExchange(t *testing.T) {
+	st := newStand(t, Limits{})
+	st.take()
+	client := st.client()
+	client.say(request)
+	engine := st.engine()
+	engine.request()
+	head := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(long))
+	go func() { _, _ = io.WriteString(engine.TCPConn, head+long) }()
+	eventually(t, "both sockets are full", func() bool {
+		return queuedOf(t, client.TCPConn, unix.SIOCINQ) > 0 && queuedOf(t, engine.TCPConn, unix.SIOCOUTQ) > 0
+	})
+	client.wants(head)
+	if got := client.read(len(long)); got != long {
+		t.Error("the client got another body")
+	}
+	st.turn().whole(long)
+	st.stats(1, 1, 1)
 }
 
 // TestClientLeavesAnExchange: before the head or behind it, the engine is told at
@@ -1073,24 +1208,31 @@ func TestLimitsOfAnExchange(t *testing.T) {
 	})
 }
 
-// hold makes the loop wait in Front.Request, of a client of its own, until release.
-func (st *stand) hold() (release func()) {
-	st.t.Helper()
-	held, goOn := make(chan struct{}), make(chan struct{})
+// gate makes the loop wait in Front.Request, upon each client that sends hold: held
+// tells of it, and goOn ends it.
+func (st *stand) gate() (held <-chan struct{}, goOn chan<- struct{}) {
+	h, g := make(chan struct{}), make(chan struct{})
 	st.front.mu.Lock()
+	defer st.front.mu.Unlock()
 	take := st.front.take
 	st.front.take = func(p []byte) *Exchange {
 		if string(p) == hold {
-			close(held)
-			<-goOn
+			h <- struct{}{}
+			<-g
 			return nil
 		}
 		return take(p)
 	}
-	st.front.mu.Unlock()
+	return h, g
+}
+
+// hold makes the loop wait until release.
+func (st *stand) hold() (release func()) {
+	st.t.Helper()
+	held, goOn := st.gate()
 	st.client().say(hold)
 	<-held
-	return func() { close(goOn) }
+	return func() { goOn <- struct{}{} }
 }
 
 // TestDismissAnswersWhatHasCome: the listening ends, and who is waited for is closed,
@@ -1106,8 +1248,21 @@ func TestDismissAnswersWhatHasCome(t *testing.T) {
 	release := st.hold()
 	plain.say(target("/2"))
 	other.say("OPTIONS * HTT")
-	st.loop.Dismiss()
+	over := make(chan struct{})
+	go func() { defer close(over); st.loop.Dismiss() }()
+	eventually(t, "the loop is told", func() bool {
+		st.loop.mu.Lock()
+		defer st.loop.mu.Unlock()
+		return st.loop.dismissed
+	})
 	release()
+	<-over
+	if n := len(st.front.served); n != 1 {
+		t.Errorf("%d clients are served when it returns, want the one whose request had come", n)
+	}
+	if open, n := st.loop.Open(), st.sockets(); open != 2 || n != 4 {
+		t.Errorf("%d requests are begun when it returns, with %d sockets, want 2 with 4", open, n)
+	}
 	if got := st.front.serve(); got.early != "OPTIONS * HTT" || got.x != nil {
 		t.Errorf("served %q, %v, want the other request", got.early, got.x)
 	} else {
@@ -1148,13 +1303,13 @@ func TestDismissAnswersWhatIsPipelined(t *testing.T) {
 	engine.request()
 	client.say(target("/2"))
 	st.loop.Dismiss()
-	eventually(t, "nobody listens", func() bool {
-		c, err := net.Dial("tcp", st.addr.String())
+	if c, err := net.Dial("tcp", st.addr.String()); !errors.Is(err, syscall.ECONNREFUSED) {
 		if err == nil {
 			_ = c.Close()
 		}
-		return err != nil
-	})
+		t.Errorf("got %v, want nobody to listen", err)
+	}
+	st.loop.Dismiss() // again is no matter
 	for _, path := range []string{"", "/2"} {
 		if path != "" && engine.request() != path {
 			t.Errorf("not a request for %s", path)
@@ -1279,6 +1434,7 @@ func TestCloseCutsExchanges(t *testing.T) {
 			}
 		}
 	}
+	loop()() // what the first one opens for good stays
 	fds := openFDs(t)
 	loop()()
 	eventually(t, "no descriptor is left", func() bool { return openFDs(t) <= fds })

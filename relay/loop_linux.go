@@ -51,18 +51,20 @@ type Loop struct {
 	raw    syscall.RawConn // of file
 	wake   int             // an eventfd in the set
 	done   chan struct{}
+	calm   chan struct{} // closed when nobody is waited for any more
 
-	mu                 sync.Mutex
-	sockets            []*socket // by slot; nil where there is none
-	gens               []uint32  // of each slot's present or next socket
-	free               []uint32
-	open               int // streams
-	cancels            []cancel
-	ears               []*stamp.RawListener
-	dismiss, dismissed bool // who is waited for is to be let go; nobody is waited for any more
-	closed             bool
-	due                bool  // the limits are to be looked at
-	err                error // what broke the loop
+	mu        sync.Mutex
+	sockets   []*socket // by slot; nil where there is none
+	gens      []uint32  // of each slot's present or next socket
+	free      []uint32
+	open      int // streams
+	cancels   []cancel
+	ears      []*stamp.RawListener
+	dismissed bool // nobody is to be waited for any more
+	calmed    bool // who was has been let go
+	closed    bool
+	due       bool  // the limits are to be looked at
+	err       error // what broke the loop
 	// idle are the connections that wait for a request, the newest last.
 	idle map[*upstream.Client][]*socket
 
@@ -111,7 +113,7 @@ type ended struct {
 
 // New starts a loop. Close ends it.
 func New(limits Limits, front Front) (*Loop, error) {
-	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, batchRoom),
+	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), calm: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, batchRoom),
 		events: make([]unix.EpollEvent, ready)}
 	l.try = func(uintptr) bool { l.n = l.poll(l.events); return l.n > 0 }
 	if err := l.makeSets(); err != nil {
@@ -294,8 +296,8 @@ func (l *Loop) look(events []unix.EpollEvent) (due, closed bool) {
 	l.cancels = nil
 	due, closed = l.due, l.closed
 	l.due = false
-	dismiss := l.dismiss
-	l.dismiss = false
+	dismiss := l.dismissed && !l.calmed
+	l.calmed = l.dismissed
 	l.mu.Unlock()
 	for _, c := range cancels {
 		if !c.s.over {
@@ -306,13 +308,14 @@ func (l *Loop) look(events []unix.EpollEvent) (due, closed bool) {
 		l.accept(ear)
 	}
 	if dismiss {
-		l.let()
+		l.letAllGo()
+		close(l.calm)
 	}
 	return due, closed
 }
 
-// let lets go who is waited for.
-func (l *Loop) let() {
+// letAllGo ends the listening and lets go who is waited for.
+func (l *Loop) letAllGo() {
 	l.mu.Lock()
 	ears := l.ears
 	l.ears = nil

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -126,6 +127,7 @@ type turn struct {
 	came   string // the request
 	refuse bool   // the head is not for the loop
 	close  bool   // the client's connection ends with the response
+	before string // what the client gets before the head
 
 	mu      sync.Mutex
 	head    *upstream.Head // without what points into its bytes
@@ -145,7 +147,7 @@ func (u *turn) Head(h *upstream.Head, chunked bool) (head []byte, last, ok bool)
 	if u.refuse {
 		return nil, false, false
 	}
-	head = fmt.Appendf(nil, "HTTP/1.1 %d %s\r\n", h.Status, h.Reason)
+	head = fmt.Appendf(nil, "%sHTTP/1.1 %d %s\r\n", u.before, h.Status, h.Reason)
 	for _, f := range h.Fields {
 		head = f.Append(head)
 	}
@@ -305,6 +307,31 @@ func (st *stand) received() {
 			return k != nil && !k.client && queued(st.t, k.raw.FD(), unix.SIOCINQ) > 0
 		})
 	})
+}
+
+// asked is what the loop's set is asked for of the only client, by the kernel.
+func (st *stand) asked() (events uint32) {
+	st.t.Helper()
+	st.loop.mu.Lock()
+	fd := -1
+	for _, k := range st.loop.sockets {
+		if k != nil && k.client {
+			fd = k.raw.FD()
+		}
+	}
+	st.loop.mu.Unlock()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", st.loop.epoll))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var of int
+		if n, _ := fmt.Sscanf(line, "tfd: %d events: %x", &of, &events); n == 2 && of == fd {
+			return events
+		}
+	}
+	st.t.Fatalf("descriptor %d is not in the set: %s", fd, b)
+	return 0
 }
 
 // stats checks the counts of the engine's connections.

@@ -9,19 +9,18 @@ import (
 	"github.com/streamgauge/streamgauge/upstream"
 )
 
-// Front decides about requests. But for Serve its methods are called by the loop
-// and must not block.
+// Front decides about requests. Its methods are called by the loop, or by Carry, and
+// must not block.
 type Front interface {
 	// Request is given what a client has sent, which came at once and is valid
 	// during the call. It returns the exchange that the loop is to carry out, or
 	// nil for one that is not for the loop: Serve gets the client then.
 	Request(client *stamp.Raw, p []byte) *Exchange
-	// Serve gets, in a goroutine of its own, a client whose next request, or
-	// what is left of this one, the loop is not made for, with what was read of
-	// it. x is nil if Request has not taken it.
+	// Serve gets a client whose next request, or what is left of this one, the
+	// loop is not made for, with what was read of it. x is nil if Request has not
+	// taken it.
 	Serve(client *stamp.Raw, early []byte, x *Exchange)
-	// Linger closes, in a goroutine of its own, a client that has sent what
-	// nobody will read.
+	// Linger closes a client that has sent what nobody will read.
 	Linger(client *stamp.Raw)
 	// Refused tells that a connection could not be accepted; the loop tries
 	// again a moment later.
@@ -40,7 +39,8 @@ type Sink interface {
 	// lines with their CRLF.
 	Trailer(fields []upstream.Field) []byte
 	// Ended is called once, when both sockets are out of the stream's hands, and
-	// when nothing else is ready.
+	// when nothing else is ready. It is not called of an exchange that went to
+	// Serve.
 	Ended(End)
 }
 
@@ -66,9 +66,13 @@ type Limits struct {
 
 // End is how a stream ended: whole, or else why not.
 type End struct {
-	At    stamp.Instant
-	Whole bool // to the body's last byte, and the client has it
-	Gone  bool // the client left, or did not take its bytes
+	At stamp.Instant
+	// Sent and Retries are Pending's, of an exchange that ended before its
+	// response's head; else 0.
+	Sent    stamp.Instant
+	Retries int
+	Whole   bool // to the body's last byte, and the client has it
+	Gone    bool // the client left, or did not take its bytes
 	// Err is what ended the engine's body: io.ErrUnexpectedEOF when it was
 	// closed before its end, syscall.ECONNRESET, os.ErrDeadlineExceeded after
 	// the idle limit, the framing's error, or Cancel's.
@@ -78,7 +82,8 @@ type End struct {
 // errSlow ends a client that does not take its bytes in time.
 var errSlow = errors.New("the client does not read")
 
-// Stream is one body on its way. Its exported fields are set before Carry.
+// Stream is one body on its way. Its exported fields are set before Carry; of an
+// Exchange the loop sets them.
 type Stream struct {
 	Up   *upstream.Detached // the engine's side
 	Down *stamp.Raw         // the client's
@@ -96,7 +101,8 @@ type Stream struct {
 	live     bool  // the loop has it; guarded by its mu
 	ending   error // of a Cancel that came before; guarded by its mu
 
-	over    bool
+	over    bool // it has ended, or was given to Serve
+	held    int  // reads of it that are not yet observed
 	stage   stage
 	quiet   stamp.Instant // since when the engine is silent
 	pending []byte        // not yet taken by the client; the engine is not read then

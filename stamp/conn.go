@@ -20,13 +20,13 @@ type Conn struct {
 
 // Close is net.Conn's.
 func (c *Conn) Close() error {
-	c.unreserve()
+	c.Unreserve()
 	return c.Conn.Close()
 }
 
-// unreserve gives back what Reserve got. While there are two descriptors, closing
+// Unreserve gives back what Reserve got. While there are two descriptors, closing
 // one neither sends a FIN nor a reset.
-func (c *Conn) unreserve() {
+func (c *Conn) Unreserve() {
 	if r := c.reserved.Swap(nil); r != nil {
 		_ = r.Close()
 	}
@@ -78,7 +78,7 @@ func (c *Conn) SetWriteLimit(d time.Duration) {
 // the FIN that could pass for a clean end. Nothing is flushed and it never
 // blocks; over TLS no alert is sent. A blocked Read or Write returns.
 func (c *Conn) Abort() error {
-	c.unreserve()
+	c.Unreserve()
 	if l, ok := c.sock.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = l.SetLinger(0) // fails on a closed socket only
 	}

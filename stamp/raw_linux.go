@@ -13,8 +13,8 @@ import (
 )
 
 // Raw is a TCP socket outside of the runtime's poller, for one goroutine that
-// does its own polling: its calls never block. Its stamps go on where those of
-// the Conn it was ended.
+// does its own polling: its calls never block. The stamps of one that was a Conn go
+// on where that one's ended.
 type Raw struct {
 	fd    int
 	user  bool

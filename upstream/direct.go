@@ -27,6 +27,10 @@ func (c *Client) know(sc *stamp.Conn) {
 	}
 }
 
+// Forget forgets the address that a name stood for, since nothing answers there; it
+// reports whether there was one: the name may have others.
+func (c *Client) Forget() bool { return c.known.Swap(nil) != nil }
+
 // Direct returns the address to which connections can be made without the Client,
 // for an event loop that must not wait for a name. ok is false where only the
 // Client can: over TLS, through a dialer of the test's, or while a name's address is

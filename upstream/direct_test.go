@@ -68,6 +68,12 @@ func TestDirectOfAName(t *testing.T) {
 		}
 		do() // over the same connection
 	}
+	if !c.Forget() || c.Forget() {
+		t.Error("Forget: want true, and then false")
+	}
+	if addr, ok := c.Direct(); ok {
+		t.Errorf("got %v after Forget", addr)
+	}
 	if dials := c.Stats().Dials; dials != 1 {
 		t.Errorf("got %d dials, want 1", dials)
 	}

@@ -52,8 +52,8 @@ var ErrNoFreeConns = errors.New("no free connection")
 // ErrClosed is the error of using a Response or Ready after its Close.
 var ErrClosed = errors.New("already closed")
 
-// isGone reports whether err is how a connection shows that its peer had
+// IsGone reports whether err is how a connection shows that its peer had
 // closed it before.
-func isGone(err error) bool {
+func IsGone(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -89,7 +89,7 @@ func FuzzHead(f *testing.F) {
 			return
 		}
 		for _, fd := range h.fields {
-			if !isToken(fd.Name) || bytes.ContainsAny(fd.Value, "\r\n\x00") {
+			if !IsToken(fd.Name) || bytes.ContainsAny(fd.Value, "\r\n\x00") {
 				t.Fatalf("field %q: %q cannot be forwarded", fd.Name, fd.Value)
 			}
 		}

@@ -130,7 +130,7 @@ func appendFields(dst []Field, b []byte) ([]Field, error) {
 		}
 		name, value, ok := bytes.Cut(line, []byte{':'})
 		name = bytes.TrimRight(name, " \t")
-		if !ok || !isToken(name) {
+		if !ok || !IsToken(name) {
 			return dst, errors.New("header line without a name that is a token")
 		}
 		dst = append(dst, Field{name, bytes.Trim(value, " \t")})
@@ -138,18 +138,22 @@ func appendFields(dst []Field, b []byte) ([]Field, error) {
 	}
 }
 
-// isToken reports whether b is a token of RFC 9110, section 5.6.2.
-func isToken(b []byte) bool {
+// IsToken reports whether b is a token of RFC 9110, section 5.6.2.
+func IsToken(b []byte) bool {
 	for _, c := range b {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0:
-		default:
+		if !tokens[c] {
 			return false
 		}
 	}
 	return len(b) > 0
 }
+
+var tokens = func() (t [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		t[c] = true
+	}
+	return t
+}()
 
 // has reports whether token is in a comma list of the fields called name.
 func (h *head) has(name, token string) bool {

@@ -183,6 +183,7 @@ var notTaken = []struct {
 	{"not modified", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304, "", 0, 1},
 	{"HEAD", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 200, "", 0, 1},
 	{"until close", "GET", "HTTP/1.1 200 OK\r\n\r\nhello", 200, "hello", 0, 0},
+	{"until close, more than a head's room", "GET", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 2*headSize) + "\r\n\r\n" + strings.Repeat("y", 5*headSize), 200, strings.Repeat("y", 5*headSize), 0, 0},
 }
 
 // pending sends a request over a new socket of a loop's.
@@ -459,7 +460,7 @@ func TestOpenedForTheLoop(t *testing.T) {
 	s := serveRaw(t, reply(okay))
 	c := s.client(t)
 	c.MaxConns = 2
-	if !c.Opened() || !c.Opened() || c.Opened() {
+	if first, second := c.Opened(), c.Opened(); !first || !second || c.Opened() {
 		t.Error("want room for two")
 	}
 	if got, want := c.Stats(), (Stats{Open: 2, Dials: 2}); got != want {

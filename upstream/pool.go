@@ -35,8 +35,10 @@ func (cn *conn) write(p []byte) error {
 
 // dial opens a connection, counted against MaxConns.
 func (c *Client) dial(ctx context.Context) (*conn, error) {
-	if !c.Opened() && !(c.Spare != nil && c.Spare() && c.Opened()) {
-		return nil, &Error{Op: OpConnect, Addr: c.Addr, Err: ErrNoFreeConns}
+	for !c.Opened() {
+		if c.Spare == nil || !c.Spare() {
+			return nil, &Error{Op: OpConnect, Addr: c.Addr, Err: ErrNoFreeConns}
+		}
 	}
 	sc, err := c.Dialer.DialContext(ctx, c.Addr)
 	if err != nil {

@@ -91,7 +91,7 @@ func (r *Request) framed() bool {
 // appendHead appends the request's head to dst. host is for a request that
 // names none.
 func (r *Request) appendHead(dst []byte, host string) ([]byte, error) {
-	if !isToken([]byte(r.method())) {
+	if !IsToken([]byte(r.method())) {
 		return dst, fmt.Errorf("method %q is not a token", r.Method)
 	}
 	if i := bytes.IndexFunc(r.Target, func(c rune) bool { return c <= ' ' || c == 0x7f }); i >= 0 {
@@ -111,7 +111,7 @@ func (r *Request) appendHead(dst []byte, host string) ([]byte, error) {
 	}
 	framed := false
 	for _, f := range r.Header {
-		if !isToken(f.Name) {
+		if !IsToken(f.Name) {
 			return dst, fmt.Errorf("header name %q is not a token", f.Name)
 		}
 		if bytes.ContainsAny(f.Value, "\r\n\x00") {

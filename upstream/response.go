@@ -88,7 +88,7 @@ func (r *Response) exchange(ctx context.Context, req *Request) (stale bool, err 
 		if !errors.As(werr, &e) {
 			e = &Error{Op: OpWrite, Err: werr}
 		}
-		return isGone(werr) && r.cancelCause() == nil, r.abandon(e)
+		return IsGone(werr) && r.cancelCause() == nil, r.abandon(e)
 	}
 	return r.await(req, werr)
 }
@@ -113,7 +113,7 @@ func (r *Response) await(req *Request, werr error) (stale bool, err error) {
 	}
 	got, err := r.readHead(req, limit)
 	if err != nil {
-		gone := isGone(err)
+		gone := IsGone(err)
 		op := OpHeader
 		switch {
 		case got:
