@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -172,4 +174,37 @@ func (r *Raw) Close() error {
 func (r *Raw) Abort() error {
 	_ = unix.SetsockoptLinger(r.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	return r.Close()
+}
+
+// Stamp returns the instant of the bytes that the last Recv returned, and who took
+// it.
+func (r *Raw) Stamp() (Instant, Source) { return r.at, r.src }
+
+// Quiet reports that the connection is open and has nothing to read, as an idle one
+// should.
+func (r *Raw) Quiet() bool {
+	_, errno := r.peek()
+	return errno == syscall.EAGAIN
+}
+
+// peek looks at the first byte to receive: n is 0 behind the peer's FIN.
+func (r *Raw) peek() (n int, errno syscall.Errno) {
+	var b [1]byte
+	got, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&b)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+	return int(got), errno
+}
+
+// Peer is the address of the other side, nil when the connection is broken.
+func (r *Raw) Peer() net.Addr {
+	sa, err := unix.Getpeername(r.fd)
+	if err != nil {
+		return nil
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)))
+	case *unix.SockaddrInet6:
+		return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom16(sa.Addr).Unmap(), uint16(sa.Port)))
+	}
+	return nil
 }
