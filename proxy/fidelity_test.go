@@ -339,3 +339,19 @@ func TestSmuggling(t *testing.T) {
 		})
 	}
 }
+
+// TestLengthTwice: an engine says its length twice, in one field or two; the client
+// gets a number.
+func TestLengthTwice(t *testing.T) { onBothPaths(t, testLengthTwice) }
+
+func testLengthTwice(t *testing.T, on path) {
+	for _, field := range []string{"Content-Length: 3, 3", "content-length: 3,3", "Content-Length: 3\r\nContent-Length: 3"} {
+		answer := "HTTP/1.1 200 OK\r\n" + field + "\r\n\r\nabc"
+		w := sockets(t, on(Config{}), sim.Always(sim.Script{Framing: sim.ByItself, Writes: []sim.Write{{Bytes: []byte(answer)}}}))
+		a := w.say(get("/x"))
+		if got := a.header["Content-Length"]; a.status != 200 || string(a.body) != "abc" || len(got) != 1 || got[0] != "3" {
+			t.Errorf("%q: got %d %q, length %q, %v", field, a.status, a.body, got, a.err)
+		}
+		w.close()
+	}
+}

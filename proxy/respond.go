@@ -109,6 +109,11 @@ func appendHead(b []byte, r *upstream.Head, trailers bool) []byte {
 				continue
 			}
 			length = true
+			if bytes.IndexByte(f.Value, ',') >= 0 {
+				// The same number several times: one is what a recipient must make
+				// of it (RFC 9110, section 8.6), and not every client does.
+				f.Value = strconv.AppendInt(nil, r.ContentLength, 10)
+			}
 		case isHop(f, connection):
 			continue
 		}
