@@ -12,6 +12,7 @@ import (
 func (l *Loop) fail(s *Stream, err error) {
 	switch s.stage {
 	case connecting:
+		s.x.To.Unreached()
 		l.unconnected(s, err)
 	case waiting:
 		op := upstream.OpHeaderWait

@@ -203,7 +203,7 @@ func (l *Loop) connect(s *Stream) {
 	raw, err := stamp.DialRaw(x.Addr, x.User)
 	if err != nil {
 		x.To.Closed()
-		l.unconnected(s, err)
+		l.unreached(s, err)
 		return
 	}
 	s.up = &socket{raw: raw, s: s, to: x.To}
@@ -221,7 +221,7 @@ func (l *Loop) connect(s *Stream) {
 	l.mu.Unlock()
 	switch {
 	case err != nil:
-		l.unconnected(s, err)
+		l.unreached(s, err)
 	case up:
 		l.send(s, s.up)
 	}
@@ -237,19 +237,25 @@ func (l *Loop) connected(s *Stream) {
 		err = l.ask(s.up, sends)
 	}
 	if err != nil {
-		l.unconnected(s, err)
+		l.unreached(s, err)
 		return
 	}
 	l.send(s, s.up)
 }
 
-// unconnected gives back a request for which no connection could be made.
-func (l *Loop) unconnected(s *Stream, err error) {
-	if s.x.retries == 0 && s.x.To.Forget() {
+// unreached is unconnected, but where the engine has a name: that may have another
+// address, and the Client asks for it.
+func (l *Loop) unreached(s *Stream, err error) {
+	if s.x.To.Unreached() && s.x.retries == 0 {
 		l.unsent(s)
-		l.back(s, nil) // the Client asks for the name again
+		l.back(s, nil)
 		return
 	}
+	l.unconnected(s, err)
+}
+
+// unconnected gives back a request for which no connection could be made.
+func (l *Loop) unconnected(s *Stream, err error) {
 	l.back(s, &upstream.Error{Op: upstream.OpConnect, Addr: s.x.To.Addr, Retries: s.x.retries, Err: err})
 }
 

@@ -27,10 +27,6 @@ func (c *Client) know(sc *stamp.Conn) {
 	}
 }
 
-// Forget forgets the address that a name stood for, since nothing answers there; it
-// reports whether there was one: the name may have others.
-func (c *Client) Forget() bool { return c.known.Swap(nil) != nil }
-
 // Direct returns the address to which connections can be made without the Client,
 // for an event loop that must not wait for a name. ok is false where only the
 // Client can: over TLS, through a dialer of the test's, or while a name's address is
@@ -47,6 +43,17 @@ func (c *Client) Direct() (addr netip.AddrPort, ok bool) {
 		return addr, false
 	}
 	return k.addr, true
+}
+
+// Unreached notes that no connection could be made to the address of Direct. It
+// reports whether that came from a name: the Client asks for it again, and may find
+// the server at another address.
+func (c *Client) Unreached() bool {
+	if _, err := netip.ParseAddrPort(c.Addr); err == nil {
+		return false
+	}
+	c.known.Store(nil)
+	return true
 }
 
 // AppendRequest appends req as it is sent, head and body. The body must not be a

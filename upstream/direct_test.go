@@ -68,11 +68,11 @@ func TestDirectOfAName(t *testing.T) {
 		}
 		do() // over the same connection
 	}
-	if !c.Forget() || c.Forget() {
-		t.Error("Forget: want true, and then false")
+	if !c.Unreached() {
+		t.Error("Unreached: want true for a name")
 	}
 	if addr, ok := c.Direct(); ok {
-		t.Errorf("got %v after Forget", addr)
+		t.Errorf("got %v where nothing answers", addr)
 	}
 	if dials := c.Stats().Dials; dials != 1 {
 		t.Errorf("got %d dials, want 1", dials)

@@ -536,3 +536,33 @@ func TestAppendRequest(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestSpareRoomIsTaken: another takes the room that Spare has made; as long as more
+// can be made a request is not refused.
+func TestSpareRoomIsTaken(t *testing.T) {
+	s := serveRaw(t, reply(okay))
+	c := s.client(t)
+	c.MaxConns = 2
+	c.Opened()
+	c.Opened()
+	waiting := 2
+	c.Spare = func() bool {
+		if waiting == 0 {
+			return false
+		}
+		c.Closed()
+		if waiting--; waiting > 0 {
+			c.Opened() // a loop was faster
+		}
+		return true
+	}
+	r, err := c.Do(context.Background(), &Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodyOf(t, r)
+	if got, want := c.Stats(), (Stats{Open: 2, Idle: 1, Dials: 4}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	c.Closed()
+}
