@@ -366,9 +366,28 @@ func (p *Proxy) resume(client *stamp.Raw, early []byte, x *exchange) {
 // halfRequest is how long a shutdown waits for a request of which a part has come.
 const halfRequest = time.Second
 
-// cutBack ends the connections that loops have given back: at a shutdown the server
-// takes them for new ones, and would wait for them. Until all is over those go that
-// have not sent a request whole, then the others.
+// serving notes the connections that the server has: those that it has accepted, and
+// until they leave it also those of resume.
+func (p *Proxy) serving(nc net.Conn, state fasthttp.ConnState) {
+	c, ok := nc.(*clientConn)
+	if !ok || state == fasthttp.StateActive || state == fasthttp.StateIdle {
+		return
+	}
+	p.openMu.Lock()
+	defer p.openMu.Unlock()
+	switch {
+	case state != fasthttp.StateNew:
+		delete(p.back, c)
+	case p.cutting:
+		_ = c.Abort()
+	default:
+		p.back[c] = struct{}{}
+	}
+}
+
+// cutBack ends the server's connections: at a shutdown it would wait for those of
+// which a part of a request has come. Until all is over those go that have not sent a
+// request whole, then the others.
 func (p *Proxy) cutBack(all bool) {
 	p.openMu.Lock()
 	defer p.openMu.Unlock()

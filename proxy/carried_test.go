@@ -484,3 +484,40 @@ func testSlowReaderMemory(t *testing.T, on path) {
 		t.Errorf("got %d bytes a slow reader, want at most %d", per, limit)
 	}
 }
+
+// TestStoppedAtOnce: an exchange is stopped while its loop is still setting it up.
+func TestStoppedAtOnce(t *testing.T) {
+	w := sockets(t, Config{}, sim.Always(sim.Script{Writes: []sim.Write{{At: time.Hour}}}))
+	defer w.close()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			w.p.openMu.Lock()
+			for x := range w.p.open {
+				if x.ctx.Err() == nil {
+					x.stop(errDrained)
+				}
+			}
+			w.p.openMu.Unlock()
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+	for i := range 50 {
+		k := w.keep()
+		_ = k.SetDeadline(time.Now().Add(5 * time.Second))
+		k.say(chat())
+		if _, err := io.ReadAll(k.br); err != nil {
+			t.Fatalf("request %d was not ended: %v", i, err)
+		}
+		_ = k.Close()
+	}
+}

@@ -528,3 +528,44 @@ func TestFaultKeepsTheConnection(t *testing.T) {
 		t.Errorf("got %d log lines, want a few", n)
 	}
 }
+
+// TestShutdownHalfRequests: clients that have sent a part of a request, at any point
+// of a connection's life, do not hold the shutdown up.
+func TestShutdownHalfRequests(t *testing.T) { onBothPaths(t, testShutdownHalfRequests) }
+
+func testShutdownHalfRequests(t *testing.T, on path) {
+	bodyless := sim.Script{Framing: sim.ByItself, Writes: []sim.Write{{Bytes: []byte("HTTP/1.1 204 No Content\r\n\r\n")}}}
+	whole := post("/x", strings.Repeat("x", 100))
+	large := post("/x", strings.Repeat("x", 1<<20))
+	for _, first := range []struct{ name, raw string }{
+		{"nothing", ""}, {"a plain request", get("/x")}, {"another", get("/x", "TE: trailers")}, {"no body", get("/204")}, {"a stream that was handed over", chat("TE: trailers")},
+	} {
+		for _, half := range []struct{ name, raw string }{
+			{"a part of the header", whole[:30]}, {"a part of the body", whole[:len(whole)-1]}, {"a part of a large one", large[:len(large)/2]},
+		} {
+			t.Run(half.name+" after "+first.name, func(t *testing.T) {
+				w := sockets(t, on(Config{Drain: 20 * time.Millisecond, ClientRead: 8 * time.Second, BufferBody: 512 << 10}), byTarget(map[string]sim.Script{"/204": bodyless, "/v1/chat/completions": quick}))
+				k := w.keep()
+				defer k.Close()
+				if first.raw != "" {
+					k.say(first.raw)
+					k.hear(first.raw[:4])
+				}
+				k.say(half.raw)
+				if len(half.raw) > 60 {
+					eventually(t, "it is open", func() bool {
+						w.p.openMu.Lock()
+						defer w.p.openMu.Unlock()
+						return len(w.p.open) == 1
+					})
+				}
+				begun := time.Now()
+				w.close()
+				if took := time.Since(begun); took > 5*time.Second {
+					t.Errorf("the shutdown took %v", took)
+				}
+				_, _ = io.Copy(io.Discard, k.br)
+			})
+		}
+	}
+}

@@ -62,7 +62,7 @@ type Proxy struct {
 	relays    relays
 	closer    closer
 	resumed   sync.WaitGroup           // connections that a loop has given back
-	back      map[*clientConn]struct{} // those of them that are served
+	back      map[*clientConn]struct{} // those, and the accepted ones, that are served
 	cutting   bool                     // none is served any more
 
 	background sync.WaitGroup
@@ -140,6 +140,7 @@ func (p *Proxy) newData() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:      p.handle,
 		ErrorHandler: p.refuseRequest,
+		ConnState:    p.serving,
 		Logger:       quiet{p.log},
 		// Bounds the header and is re-armed for the body; nothing is read from
 		// a client while it is being answered.
