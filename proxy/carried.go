@@ -370,7 +370,11 @@ const halfRequest = time.Second
 // until they leave it also those of resume.
 func (p *Proxy) serving(nc net.Conn, state fasthttp.ConnState) {
 	c, ok := nc.(*clientConn)
-	if !ok || state == fasthttp.StateActive || state == fasthttp.StateIdle {
+	if !ok || state == fasthttp.StateIdle {
+		return
+	}
+	if state == fasthttp.StateActive { // of a request the first byte is here
+		c.asked.Store(false)
 		return
 	}
 	p.openMu.Lock()

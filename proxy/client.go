@@ -54,7 +54,7 @@ type clientConn struct {
 	hijacked atomic.Pointer[func()]
 	// detached: its socket has left it, there is nothing to close.
 	detached bool
-	// asked: a request has come whole, and is not yet answered.
+	// asked: the header of the request that is being read, or was last, has come whole.
 	asked atomic.Bool
 	// early is what was read of a connection that an event loop has given back.
 	early []byte

@@ -44,7 +44,6 @@ type exchange struct {
 	cancel  context.CancelCauseFunc
 	resp    *upstream.Response
 	watched *stamp.Watched          // the client's socket, while its leaving is watched for
-	conn    *clientConn             // the client's, once the server serves it
 	body    *bodyReader             // the request's, nil without one
 	carried atomic.Pointer[carried] // set while an event loop has it, or its response
 	away    *relay.Exchange         // what an event loop has left to do; nil if all
@@ -106,9 +105,6 @@ func (x *exchange) endedAt(c stream.Cause, now stamp.Instant) {
 			x.away.Pending.Drop() // nobody has gone on with it
 		}
 		x.cancel(errOver)
-		if x.conn != nil {
-			x.conn.asked.Store(false)
-		}
 		upstream := ""
 		if x.backend != nil {
 			x.backend.open.Add(-1)

@@ -84,7 +84,6 @@ func (x *exchange) leaveUnread(ctx *fasthttp.RequestCtx) {
 }
 
 func (x *exchange) serve(ctx *fasthttp.RequestCtx, client *clientConn) {
-	x.conn = client
 	client.asked.Store(true)
 	if string(ctx.Method()) == fasthttp.MethodConnect {
 		x.refuse(ctx, faultMethod, stream.Cause{Kind: stream.EOF})
