@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,9 +51,14 @@ func (l *Loop) accept(ear *stamp.RawListener) {
 	}
 }
 
-// plug stops the listening until the next look at the limits: without a descriptor
-// the connection that waits would be reported on and on.
+// plugFor is how long the loop does not listen after a connection could not be
+// accepted.
+const plugFor = 20 * time.Millisecond
+
+// plug stops the listening for a moment: without a descriptor the connection that
+// waits would be reported on and on.
 func (l *Loop) plug() {
+	time.AfterFunc(plugFor, func() { l.lookSoon() })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deaf = true

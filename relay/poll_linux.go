@@ -18,14 +18,21 @@ import (
 // tick knocks every so often, for the limits' sake.
 func (l *Loop) tick(every time.Duration) {
 	time.AfterFunc(every, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !l.closed {
-			l.due = true
-			l.knock()
+		if l.lookSoon() {
 			l.tick(every)
 		}
 	})
+}
+
+// lookSoon asks for a look at the limits; false when the loop is closed.
+func (l *Loop) lookSoon() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.due = true
+		l.knock()
+	}
+	return !l.closed
 }
 
 // knock ends the loop's wait. The caller holds mu, and has seen that the loop is
