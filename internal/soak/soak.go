@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -130,6 +131,17 @@ func served(ctx context.Context, program string, e *engine, set soakSettings) (i
 	if t.print(io.Discard) > 0 {
 		return idle{}, fmt.Errorf("streams failed before any fault: %v", t.first)
 	}
+	// One that is not plain: what the ordinary path opens with its first request stays.
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, "http://"+p.addr+"/v1/models", nil)
+	if err != nil {
+		return idle{}, err
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return idle{}, err
+	}
+	_ = resp.Body.Close()
 	s, _, err := p.settle(ctx, settleLimit, steady(workersIdle))
 	if err != nil {
 		return idle{}, err

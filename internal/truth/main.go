@@ -210,7 +210,7 @@ func rows(ctx context.Context, s settings, dir string, emitter *yard.Emitter, va
 			return over, err
 		}
 		if hop != nil {
-			if instants, err = hop.instants(ctx); err != nil {
+			if instants, err = hop.instants(ctx, l.streams); err != nil {
 				return over, err
 			}
 		}

@@ -67,10 +67,10 @@ func startProxy(ctx context.Context, dir, upstream string, pin []string, user bo
 	return &proxyServer{Program: s, addr: addr, admin: admin}, nil
 }
 
-// instants returns those in the records since the last call.
-func (p *proxyServer) instants(ctx context.Context) (map[string][]instant, error) {
+// instants returns those of n streams, from the records since the last call.
+func (p *proxyServer) instants(ctx context.Context, n int) (map[string][]instant, error) {
 	all := make(map[string][]instant)
-	err := p.records(ctx, func(r *stream.Record) {
+	err := p.gather(ctx, n, func(r *stream.Record) {
 		if !r.SentRealNS.OK {
 			return // it was never sent on: the stream is missed where it is looked for
 		}
@@ -105,19 +105,30 @@ func (p *proxyServer) records(ctx context.Context, visit func(*stream.Record)) e
 }
 
 // await notes when the proxy sent each of n streams on, by their ids, 0 when its
-// client had left before: the record of one that has just left may be on its way.
+// client had left before.
 func (p *proxyServer) await(ctx context.Context, n int, left map[string]int64) error {
+	return p.gather(ctx, n, func(r *stream.Record) { left[r.ID] = r.SentRealNS.V })
+}
+
+// gather visits the records since the last call until those of n streams have come:
+// the proxy makes them when it has nothing else to do.
+func (p *proxyServer) gather(ctx context.Context, n int, visit func(*stream.Record)) error {
+	seen := map[string]bool{}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for patience := time.Now().Add(5 * time.Second); ; {
-		if err := p.records(ctx, func(r *stream.Record) { left[r.ID] = r.SentRealNS.V }); err != nil {
+		err := p.records(ctx, func(r *stream.Record) {
+			seen[r.ID] = true
+			visit(r)
+		})
+		if err != nil {
 			return err
 		}
-		if len(left) >= n {
+		if len(seen) >= n {
 			return nil
 		}
 		if time.Now().After(patience) {
-			return fmt.Errorf("the proxy has records of %d streams, loadgen of %d", len(left), n)
+			return fmt.Errorf("the proxy has records of %d streams, loadgen of %d", len(seen), n)
 		}
 		select {
 		case <-tick.C:
