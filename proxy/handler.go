@@ -183,17 +183,12 @@ func (x *exchange) pickBackend(tried []*backend) bool {
 	if b == nil {
 		return false
 	}
-	x.take(b)
-	return true
-}
-
-// take makes b the exchange's upstream.
-func (x *exchange) take(b *backend) {
 	if x.backend != nil {
 		x.backend.open.Add(-1)
 	}
 	b.open.Add(1)
 	x.backend = b
+	return true
 }
 
 // send sends the request and waits for the response's header. While no

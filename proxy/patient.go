@@ -47,16 +47,16 @@ func newDeaf(addr net.Addr) *deaf {
 }
 
 // Accept returns net.ErrClosed after Close.
-func (e *deaf) Accept() (net.Conn, error) {
-	<-e.closed
+func (d *deaf) Accept() (net.Conn, error) {
+	<-d.closed
 	return nil, net.ErrClosed
 }
 
 // Close ends Accept.
-func (e *deaf) Close() error {
-	e.once.Do(func() { close(e.closed) })
+func (d *deaf) Close() error {
+	d.once.Do(func() { close(d.closed) })
 	return nil
 }
 
 // Addr is the loops' address.
-func (e *deaf) Addr() net.Addr { return e.addr }
+func (d *deaf) Addr() net.Addr { return d.addr }
