@@ -238,16 +238,14 @@ func (c *carried) head(head []byte, h *upstream.Head, chunked bool) []byte {
 // cancel ends the stream as its exchange's context was.
 func (c *carried) cancel() { c.loop.Cancel(c.s, context.Cause(c.x.ctx)) }
 
-// Left counts the delay that the proxy added.
-func (c *carried) Left(arrived, left stamp.Instant) {
-	c.x.p.metrics.AddedDelay.Update(left.Sub(arrived).Seconds())
-}
-
-// Observe meters what was forwarded.
-func (c *carried) Observe(p []byte, at stamp.Instant, src stamp.Source) {
-	if c.x.obs != nil {
-		c.x.obs.observe(p, at, src)
+// Observe meters what was forwarded. From the first token on it can wait: until then
+// other streams, which count those that are decoding, wait for it.
+func (c *carried) Observe(p []byte, at stamp.Instant, src stamp.Source) (patient bool) {
+	if c.x.obs == nil {
+		return true
 	}
+	c.x.obs.observe(p, at, src)
+	return c.x.obs.foldedEvents > 0
 }
 
 // Trailer passes trailers on as copyTrailers does.

@@ -137,6 +137,11 @@ func (f *front) Linger(client *stamp.Raw) {
 	})
 }
 
+// Left counts the delay that the proxy added.
+func (f *front) Left(arrived, left stamp.Instant) {
+	f.p.metrics.AddedDelay.Update(left.Sub(arrived).Seconds())
+}
+
 // Refused logs that a connection could not be accepted.
 func (f *front) Refused(err error) {
 	f.p.faults.Warn().Err(err).Msg("a connection could not be accepted")

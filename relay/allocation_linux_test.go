@@ -14,10 +14,9 @@ import (
 // quietSink keeps nothing, and passes the head of an exchange on.
 type quietSink struct{ over chan struct{} }
 
-func (quietSink) Left(stamp.Instant, stamp.Instant)           {}
-func (quietSink) Observe([]byte, stamp.Instant, stamp.Source) {}
-func (quietSink) Trailer([]upstream.Field) []byte             { return nil }
-func (k quietSink) Ended(End)                                 { close(k.over) }
+func (quietSink) Observe([]byte, stamp.Instant, stamp.Source) bool { return true }
+func (quietSink) Trailer([]upstream.Field) []byte                  { return nil }
+func (k quietSink) Ended(End)                                      { close(k.over) }
 func (quietSink) Head(*upstream.Head, bool) ([]byte, bool, bool) {
 	return []byte(head), true, true
 }

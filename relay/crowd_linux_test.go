@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/streamgauge/streamgauge/stamp"
 )
 
 // randomBody is a body in random chunks, and the data in it.
@@ -53,6 +55,7 @@ func TestCrowd(t *testing.T) {
 		if i%60 == 0 {
 			_ = l.client.SetReadBuffer(4 << 10)
 		}
+		l.waits(i%3 > 0)
 		wait.Go(func() {
 			r := rand.New(rand.NewPCG(2, uint64(i)))
 			for rest := body; len(rest) > 0; {
@@ -86,6 +89,40 @@ func TestCrowd(t *testing.T) {
 	wait.Wait()
 	if open := st.loop.Open(); open != 0 {
 		t.Errorf("got %d open, want none", open)
+	}
+}
+
+// TestACrowdWaits: what may wait is forwarded at once and observed a while later,
+// though nothing else comes.
+func TestACrowdWaits(t *testing.T) {
+	st := newStand(t, Limits{})
+	lines := make([]*line, crowd)
+	for i := range lines {
+		lines[i] = st.open("")
+		lines[i].waits(true)
+	}
+	l := lines[0]
+	say := func(text string) {
+		chunk := fmt.Sprintf("%x\r\n%s\r\n", len(text), text)
+		if _, err := io.WriteString(l.engine, chunk); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.read(len(chunk)); got != chunk {
+			t.Fatalf("client: got %q, want %q", got, chunk)
+		}
+	}
+	l.read(len(head))
+	say("one")
+	eventually(t, "the first is observed", func() bool { return string(l.observed()) == "one" })
+	said := stamp.Now()
+	say("two")
+	say("three")
+	if got := string(l.observed()); got != "one" && stamp.Now().Sub(said) < patience {
+		t.Errorf("observed %q at once", got)
+	}
+	eventually(t, "the others are observed", func() bool { return string(l.observed()) == "onetwothree" })
+	if late := stamp.Now().Sub(said); late < patience {
+		t.Errorf("the others were observed after %v, want %v", late, patience)
 	}
 }
 

@@ -32,7 +32,7 @@ func (l *Loop) finish(s *Stream, end End) {
 	if s.stage == waiting {
 		end.Sent, end.Retries = s.x.Pending.Sent, s.x.Pending.Retries
 	}
-	l.settle(s)
+	l.backlog.settle(s)
 	s.over = true
 	l.mu.Lock()
 	s.live = false

@@ -11,9 +11,9 @@ import (
 // goes wrong is told to Ended.
 func (l *Loop) Carry(s *Stream, head []byte) {
 	s.up, s.down = &socket{raw: s.Up.Raw, s: s}, &socket{raw: s.Down, s: s, client: true}
-	data, over, end := s.begin(head, nil)
+	data, over, end := l.begin(s, head, nil)
 	if len(data) > 0 {
-		s.Sink.Observe(data, s.Up.At, s.Up.Source)
+		s.patient = s.Sink.Observe(data, s.Up.At, s.Up.Source)
 	}
 	if !over {
 		over, end = l.add(s)

@@ -5,6 +5,7 @@ package relay
 import (
 	"errors"
 	"io"
+	"math"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,7 @@ func (l *Loop) engine(k *socket) {
 
 // body receives what an engine has sent of a body, and forwards it.
 func (l *Loop) body(s *Stream) {
-	p := l.room()
+	p := l.buf
 	n, at, src, err := s.Up.Recv(l.receiver, p)
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
@@ -44,10 +45,9 @@ func (l *Loop) body(s *Stream) {
 	s.quiet = max(s.quiet, at) // what waited for a slow client came long ago
 	tail, used, spans, err := s.Up.Scan(p[:n], l.spans[:0])
 	l.spans = spans
-	over, end := s.forward(s.outgoing(p, tail, p[tail:used]), at, err)
+	over, end := l.forward(s, s.outgoing(p, tail, p[tail:used]), at, err)
 	if data := compact(p, spans); len(data) > 0 {
 		l.hold(s, data, at, src)
-		l.used += len(data)
 	}
 	l.went(s, over, end)
 }
@@ -63,13 +63,13 @@ func (l *Loop) went(s *Stream, over bool, end End) {
 
 // begin sends the head, together with what came of the body with the engine's: data
 // is that, without its framing.
-func (s *Stream) begin(head []byte, spans []upstream.Span) (data []byte, over bool, end End) {
+func (l *Loop) begin(s *Stream, head []byte, spans []upstream.Span) (data []byte, over bool, end End) {
 	s.quiet = stamp.Now()
 	early := s.Up.Early
 	s.Up.Early = nil
 	tail, used, spans, err := s.Up.Scan(early, spans[:0])
 	out := s.outgoing(append(head, early[:used]...), len(head)+tail, early[tail:used])
-	over, end = s.forward(out, s.Up.At, err)
+	over, end = l.forward(s, out, s.Up.At, err)
 	return compact(early, spans), over, end
 }
 
@@ -99,7 +99,7 @@ const blank = "\r\n"
 
 // forward sends what came; what the socket does not take becomes pending. err is
 // the framing's.
-func (s *Stream) forward(out []byte, at stamp.Instant, err error) (over bool, end End) {
+func (l *Loop) forward(s *Stream, out []byte, at stamp.Instant, err error) (over bool, end End) {
 	n, serr := s.Down.Send(out)
 	switch {
 	case serr != nil && !errors.Is(serr, syscall.EAGAIN):
@@ -110,7 +110,7 @@ func (s *Stream) forward(out []byte, at stamp.Instant, err error) (over bool, en
 		return false, End{}
 	}
 	if len(out) > 0 {
-		s.Sink.Left(at, stamp.Now())
+		l.front.Left(at, stamp.Now())
 	}
 	return s.judge(err)
 }
@@ -183,7 +183,7 @@ func (l *Loop) push(s *Stream) {
 		return
 	}
 	s.pending = nil
-	s.Sink.Left(s.arrived, stamp.Now())
+	l.front.Left(s.arrived, stamp.Now())
 	over, end := s.judge(s.cut)
 	if !over {
 		s.quiet = stamp.Now()
@@ -198,36 +198,12 @@ func (l *Loop) push(s *Stream) {
 	}
 }
 
-// observe tells the sinks of up to n reads that were forwarded.
-func (l *Loop) observe(n int) {
-	for ; n > 0 && l.first < len(l.held); n-- {
-		l.held[l.first].observe()
-		l.first++
-	}
-	if l.first == len(l.held) {
-		l.held, l.first, l.used = l.held[:0], 0, 0
-	}
-}
-
-// hold keeps what was forwarded, to be observed later.
+// hold keeps what was forwarded, to be observed later. Where there is no more room all
+// of the sheet before is observed now.
 func (l *Loop) hold(s *Stream, data []byte, at stamp.Instant, src stamp.Source) {
-	l.held = append(l.held, held{s, data, at, src})
-	s.held++
-}
-
-// settle observes what was forwarded of one stream.
-func (l *Loop) settle(s *Stream) {
-	for i := l.first; s.held > 0; i++ {
-		if l.held[i].s == s {
-			l.held[i].observe()
-		}
+	if !l.backlog.fits(len(data)) {
+		l.backlog.observe(math.MaxInt)
+		l.backlog.change()
 	}
-}
-
-func (h *held) observe() {
-	if h.s != nil {
-		h.s.held--
-		h.s.Sink.Observe(h.data, h.at, h.src)
-	}
-	*h = held{}
+	l.backlog.hold(s, data, at, src)
 }

@@ -80,17 +80,9 @@ func (l *Loop) unplug() {
 	}
 }
 
-// room returns where the next receive goes.
-func (l *Loop) room() []byte {
-	if l.used+receiveRoom > len(l.buf) {
-		l.observe(len(l.held))
-	}
-	return l.buf[l.used : l.used+receiveRoom]
-}
-
 // request receives what a client sends that is waited for.
 func (l *Loop) request(k *socket) {
-	p := l.room()
+	p := l.buf
 	n, _, _, err := k.raw.Recv(l.receiver, p)
 	if errors.Is(err, syscall.EAGAIN) {
 		return
@@ -316,7 +308,7 @@ func (x *Exchange) failure(op upstream.Op, err error) *upstream.Error {
 // head receives the head of a response.
 func (l *Loop) head(s *Stream) {
 	x := s.x
-	p := l.room()
+	p := l.buf
 	n, at, src, err := s.up.raw.Recv(l.receiver, p)
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
@@ -351,10 +343,9 @@ func (l *Loop) head(s *Stream) {
 	s.Up, s.Last, s.stage = up, last, inBody
 	s.quiet = max(s.quiet, at)
 	x.Pending, x.Request, x.early = nil, nil, nil
-	data, over, end := s.begin(head, l.spans)
+	data, over, end := l.begin(s, head, l.spans)
 	if len(data) > 0 {
 		l.hold(s, data, at, src)
-		l.used += n
 	}
 	l.went(s, over, end)
 }

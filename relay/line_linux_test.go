@@ -226,29 +226,20 @@ func queuedOf(t *testing.T, c *net.TCPConn, which uint) (n int) {
 
 // sink keeps what a stream's loop tells.
 type sink struct {
-	t    *testing.T
-	pass func(upstream.Field) bool // the trailer fields that pass; nil: all
-	over chan End
+	t       *testing.T
+	pass    func(upstream.Field) bool // the trailer fields that pass; nil: all
+	over    chan End
+	patient bool
 
 	mu    sync.Mutex
 	data  []byte
 	at    []stamp.Instant // of each Observe
-	left  int             // calls of Left
 	ended bool
 }
 
 func newSink(t *testing.T) *sink { return &sink{t: t, over: make(chan End, 1)} }
 
-func (k *sink) Left(arrived, left stamp.Instant) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.left++
-	if left < arrived {
-		k.t.Errorf("bytes left %v before they came", arrived.Sub(left))
-	}
-}
-
-func (k *sink) Observe(p []byte, at stamp.Instant, _ stamp.Source) {
+func (k *sink) Observe(p []byte, at stamp.Instant, _ stamp.Source) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ended {
@@ -258,6 +249,7 @@ func (k *sink) Observe(p []byte, at stamp.Instant, _ stamp.Source) {
 		k.t.Errorf("%.20q: its stamp is %v before the one before", p, k.at[n-1].Sub(at))
 	}
 	k.data, k.at = append(k.data, p...), append(k.at, at)
+	return k.patient
 }
 
 func (k *sink) Trailer(fields []upstream.Field) (lines []byte) {
@@ -277,6 +269,13 @@ func (k *sink) Ended(end End) {
 	k.ended = true
 	k.mu.Unlock()
 	k.over <- end
+}
+
+// waits says what Observe returns from now on.
+func (k *sink) waits(patient bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.patient = patient
 }
 
 // end waits for the stream's end.

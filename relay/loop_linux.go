@@ -22,16 +22,11 @@ const (
 	// receiveRoom is the room that each receive has: all that a socket holds
 	// of a stream, and a piece of a large body.
 	receiveRoom = 64 << 10
-	// batchRoom is what can be forwarded before some of it must be observed.
-	batchRoom = 8 * receiveRoom
 	// ready is the most sockets that one wait reports.
 	ready = 256
 	// observeAtOnce is the number of reads observed between two looks at the
-	// sockets when nothing was ready: some 20 µs. observeBetween is how many are
-	// even when something may be: of a stream of single tokens each would
-	// otherwise cost a look that finds nothing.
-	observeAtOnce  = 16
-	observeBetween = 2
+	// sockets when nothing was ready, and their time has come: some 20 µs.
+	observeAtOnce = 16
 	// requestsAtOnce is how many requests are begun between two looks at the
 	// sockets: some 20 µs each.
 	requestsAtOnce = 8
@@ -73,10 +68,8 @@ type Loop struct {
 	deaf bool    // a connection could not be accepted
 
 	receiver *stamp.Receiver
-	buf      []byte
-	used     int // of buf, by what held points to
-	held     []held
-	first    int // of held, not yet observed
+	buf      []byte  // for each receive
+	backlog  backlog // what is not yet observed
 	spans    []upstream.Span
 	touched  []touched
 	events   []unix.EpollEvent
@@ -84,14 +77,6 @@ type Loop struct {
 	try      func(uintptr) bool // poll into them, bound once: the poller's call would allocate it
 	napless  bool               // the system has no naps
 	slept    time.Duration      // the last time in the poller
-}
-
-// held is a read that was forwarded and is not yet observed.
-type held struct {
-	s    *Stream
-	data []byte
-	at   stamp.Instant
-	src  stamp.Source
 }
 
 // touched is a socket that a wait has reported.
@@ -113,7 +98,7 @@ type ended struct {
 
 // New starts a loop. Close ends it.
 func New(limits Limits, front Front) (*Loop, error) {
-	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), calm: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, batchRoom),
+	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), calm: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, receiveRoom),
 		events: make([]unix.EpollEvent, ready)}
 	l.try = func(uintptr) bool { l.n = l.poll(l.events); return l.n > 0 }
 	if err := l.makeSets(); err != nil {
@@ -193,8 +178,8 @@ func (l *Loop) run() {
 	for turns := 1; ; turns++ {
 		n := l.poll(events)
 		if n == 0 {
-			if l.first < len(l.held) {
-				l.observe(observeAtOnce)
+			if l.backlog.ripe() {
+				l.backlog.observe(observeAtOnce)
 				continue
 			}
 			if len(l.ends) > 0 {
@@ -213,7 +198,9 @@ func (l *Loop) run() {
 			break
 		}
 		l.touch()
-		l.observe(observeBetween)
+		if l.backlog.ripe() {
+			l.backlog.observe(n) // as many as may have come
+		}
 		// A share of them, so that they do not grow where something is always ready.
 		l.tell(len(l.ends) / tellShare)
 		if due {
@@ -298,6 +285,7 @@ func (l *Loop) look(events []unix.EpollEvent) (due, closed bool) {
 	l.due = false
 	dismiss := l.dismissed && !l.calmed
 	l.calmed = l.dismissed
+	l.backlog.crowded = l.open >= crowd
 	l.mu.Unlock()
 	for _, c := range cancels {
 		if !c.s.over {

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -65,8 +66,20 @@ func (l *Loop) wait() int {
 		}
 	}
 	begun := stamp.Now()
-	if control(l.outer, unix.EPOLL_CTL_MOD, l.epoll, unix.EPOLLIN, 0, 0) != nil || l.raw.Read(l.try) != nil ||
-		control(l.outer, unix.EPOLL_CTL_MOD, l.epoll, 0, 0, 0) != nil {
+	left, some := l.backlog.wait(begun)
+	if some && left <= 0 {
+		l.backlog.change()
+		return 0
+	}
+	if some {
+		_ = l.file.SetReadDeadline(time.Now().Add(left))
+		defer l.file.SetReadDeadline(time.Time{})
+	}
+	if control(l.outer, unix.EPOLL_CTL_MOD, l.epoll, unix.EPOLLIN, 0, 0) != nil {
+		return -1
+	}
+	l.n = 0
+	if err := l.raw.Read(l.try); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) || control(l.outer, unix.EPOLL_CTL_MOD, l.epoll, 0, 0, 0) != nil {
 		return -1
 	}
 	if l.slept = stamp.Now().Sub(begun); l.slept < nap && !l.napless && runtime.GOMAXPROCS(0) > 1 {

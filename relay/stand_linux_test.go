@@ -72,6 +72,12 @@ func (f *front) Linger(client *stamp.Raw) {
 	_ = client.Close()
 }
 
+func (f *front) Left(arrived, left stamp.Instant) {
+	if left < arrived {
+		f.t.Errorf("bytes left %v before they came", arrived.Sub(left))
+	}
+}
+
 func (f *front) Refused(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,6 +22,10 @@ type Front interface {
 	Serve(client *stamp.Raw, early []byte, x *Exchange)
 	// Linger closes a client that has sent what nobody will read.
 	Linger(client *stamp.Raw)
+	// Left tells how long bytes took through here, from their arrival until the
+	// client's socket had taken all of them. It is the front's since a stream's
+	// sink would have to be fetched from memory for it.
+	Left(arrived, left stamp.Instant)
 	// Refused tells that a connection could not be accepted; the loop tries
 	// again a moment later.
 	Refused(error)
@@ -29,12 +33,10 @@ type Front interface {
 
 // Sink is told what becomes of a stream, by the loop. Its methods must not block.
 type Sink interface {
-	// Left tells how long bytes took through here, from their arrival until the
-	// client's socket had taken all of them.
-	Left(arrived, left stamp.Instant)
 	// Observe gets the body's bytes without their framing, after they were sent,
-	// or could not be. They are valid during the call.
-	Observe(p []byte, at stamp.Instant, src stamp.Source)
+	// or could not be. They are valid during the call. It reports whether what
+	// follows may be told half a second late.
+	Observe(p []byte, at stamp.Instant, src stamp.Source) (patient bool)
 	// Trailer returns what the client gets of the body's trailer fields, in
 	// lines with their CRLF.
 	Trailer(fields []upstream.Field) []byte
@@ -101,8 +103,9 @@ type Stream struct {
 	live     bool  // the loop has it; guarded by its mu
 	ending   error // of a Cancel that came before; guarded by its mu
 
-	over    bool // it has ended, or was given to Serve
-	held    int  // reads of it that are not yet observed
+	over    bool     // it has ended, or was given to Serve
+	patient bool     // what comes may wait to be observed
+	unseen  [2]queue // reads of it that are not yet observed, by the backlog's sheet
 	stage   stage
 	quiet   stamp.Instant // since when the engine is silent
 	pending []byte        // not yet taken by the client; the engine is not read then
@@ -111,6 +114,9 @@ type Stream struct {
 	whole   bool          // pending ends the body
 	cut     error         // or it is the last before this error
 }
+
+// queue is a stream's reads in a sheet of the backlog.
+type queue struct{ n, first, last int }
 
 // stage is how far an exchange has come.
 type stage uint8

@@ -1,0 +1,183 @@
+//go:build linux && (amd64 || arm64 || riscv64 || loong64)
+
+package relay
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/streamgauge/streamgauge/stamp"
+)
+
+// order notes the streams as they are observed.
+type order struct {
+	*sink
+	name  byte
+	names *[]byte
+}
+
+func (o order) Observe(p []byte, at stamp.Instant, src stamp.Source) bool {
+	*o.names = append(*o.names, o.name)
+	return o.sink.Observe(p, at, src)
+}
+
+// What one stream has in a sheet is observed together, in its order.
+func TestBacklogObservesStreamByStream(t *testing.T) {
+	b := backlog{crowded: true}
+	var names []byte
+	streams := make([]*Stream, 3)
+	for i := range streams {
+		streams[i] = &Stream{Sink: order{newSink(t), "abc"[i], &names}, patient: true}
+	}
+	for i := range 9 {
+		b.hold(streams[i%3], []byte{byte('0' + i)}, stamp.Instant(i), stamp.Kernel)
+	}
+	if b.ripe() {
+		t.Error("it is ripe before its time")
+	}
+	if !b.change() {
+		t.Fatal("there is nothing to observe")
+	}
+	b.hold(streams[0], []byte("new"), 20, stamp.Kernel)
+	for _, want := range []string{"aa", "aaab", "aaabbb", "aaabbbcc", "aaabbbccc", "aaabbbccc"} {
+		b.observe(2)
+		if got := string(names); got != want {
+			t.Errorf("observed %s, want %s", got, want)
+		}
+	}
+	for i, want := range []string{"036", "147", "258"} {
+		if got := string(streams[i].Sink.(order).observed()); got != want {
+			t.Errorf("stream %d: got %q, want %q", i, got, want)
+		}
+	}
+}
+
+// ripe: the oldest read has waited for as long as a read may.
+func TestBacklogIsRipeInTime(t *testing.T) {
+	b := backlog{crowded: true}
+	s := &Stream{Sink: newSink(t), patient: true}
+	for _, at := range []stamp.Instant{5, 7, stamp.Instant(patience) + 4} {
+		b.hold(s, []byte("x"), at, stamp.Kernel)
+		if b.ripe() {
+			t.Errorf("ripe at %d", at)
+		}
+	}
+	b.hold(s, []byte("x"), stamp.Instant(patience)+5, stamp.Kernel)
+	for left := 4; left > 0; left-- {
+		if !b.ripe() {
+			t.Fatalf("not ripe with %d reads left", left)
+		}
+		b.observe(1)
+	}
+	b.observe(1)
+	if b.ripe() {
+		t.Error("ripe when all is observed")
+	}
+}
+
+// An answer in one piece, which is settled at once, leaves nothing behind.
+func TestBacklogForgetsWhatIsSettled(t *testing.T) {
+	var b backlog
+	for range 3 * sheetReads {
+		s := &Stream{Sink: newSink(t)}
+		b.hold(s, []byte("answer"), 1, stamp.Kernel)
+		b.settle(s)
+	}
+	if b.change() {
+		t.Error("there is something to observe")
+	}
+	if n := cap(b.sheets[0].data); n > 1024 {
+		t.Errorf("%d bytes are held for answers that were observed", n)
+	}
+}
+
+// What may not wait is observed at once, behind what the stream had waiting, and
+// before what waits of others.
+func TestBacklogObservesTheUrgent(t *testing.T) {
+	for _, crowded := range []bool{true, false} {
+		b := backlog{crowded: crowded}
+		var names []byte
+		first := &Stream{Sink: order{newSink(t), 'f', &names}}
+		decoding := newSink(t)
+		decoding.patient = true
+		second := &Stream{Sink: order{decoding, 's', &names}, patient: true}
+		b.hold(second, []byte("1"), 1, stamp.Kernel)
+		if b.ripe() == crowded {
+			t.Errorf("crowded %v: ripe is %v", crowded, !crowded)
+		}
+		b.hold(first, []byte("1"), 2, stamp.Kernel)
+		b.hold(first, []byte("2"), 3, stamp.Kernel)
+		for b.ripe() {
+			b.observe(1)
+		}
+		if want := map[bool]string{true: "ff", false: "sff"}[crowded]; string(names) != want {
+			t.Errorf("crowded %v: observed %s, want %s", crowded, names, want)
+		}
+		if wait, some := b.wait(11); some != crowded || some && wait != patience-10 {
+			t.Errorf("crowded %v: got %v, %v of what waits", crowded, wait, some)
+		}
+	}
+}
+
+// Whatever comes between, each stream's reads are observed once and in their order,
+// and all of them when it is settled.
+func TestBacklogLosesNothing(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		l := &Loop{backlog: backlog{crowded: true}}
+		type told struct {
+			*Stream
+			sink *sink
+			want []byte
+		}
+		streams := make([]*told, 1+random.IntN(20))
+		for i := range streams {
+			k := newSink(t)
+			k.patient = random.IntN(4) > 0
+			streams[i] = &told{Stream: &Stream{Sink: k}, sink: k}
+		}
+		at := stamp.Instant(1)
+		settle := func(s *told) {
+			l.backlog.settle(s.Stream)
+			if !bytes.Equal(s.sink.observed(), s.want) {
+				t.Fatalf("observed %d bytes, want the %d held", len(s.sink.observed()), len(s.want))
+			}
+		}
+		for range 3000 {
+			s := streams[random.IntN(len(streams))]
+			switch n := random.IntN(100); {
+			case n < 80:
+				p := binary.BigEndian.AppendUint64(make([]byte, random.IntN(2000)), uint64(at))
+				at += stamp.Instant(random.Int64N(int64(patience) / 50))
+				s.want = append(s.want, p...)
+				l.hold(s.Stream, p, at, stamp.Kernel)
+			case n < 95:
+				if l.backlog.ripe() {
+					l.backlog.observe(random.IntN(40))
+				}
+			case n < 98:
+				settle(s)
+			default:
+				if !l.backlog.ripe() {
+					l.backlog.change()
+				}
+			}
+		}
+		if len(l.backlog.sheets[0].data) > sheetRoom || len(l.backlog.sheets[1].data) > sheetRoom {
+			t.Fatal("more is held than there is room")
+		}
+		for _, s := range streams {
+			settle(s)
+		}
+		l.backlog.observe(math.MaxInt)
+		if l.backlog.change() {
+			l.backlog.observe(math.MaxInt)
+		}
+		if l.backlog.ripe() {
+			t.Error("something is left of settled streams")
+		}
+	}
+}
