@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,7 +165,7 @@ func (p *Proxy) serveRecords(ctx *fasthttp.RequestCtx) {
 
 // recordLines is the body of /records.
 type recordLines struct {
-	items  []*kept
+	items  []kept
 	events bool
 	line   []byte // of the current record
 	rest   []byte // of line, not yet read
@@ -208,16 +210,22 @@ type OpenStream struct {
 func (p *Proxy) openStreams() []OpenStream {
 	now := stamp.Now()
 	p.openMu.Lock()
-	open := make([]*observer, 0, len(p.open))
-	for x := range p.open {
-		if o := x.shown.Load(); o != nil {
-			open = append(open, o)
-		}
-	}
-	p.openMu.Unlock() // new requests need it, and writing thousands takes a while
+	open := slices.Collect(maps.Keys(p.open))
+	p.openMu.Unlock()
 	out := make([]OpenStream, 0, len(open))
-	for _, o := range open {
-		out = append(out, o.state(now))
+	// New requests need the lock, hence a few at a time; of those that have ended
+	// meanwhile the observers may be others'.
+	for some := range slices.Chunk(open, 64) {
+		p.openMu.Lock()
+		for _, x := range some {
+			if _, is := p.open[x]; !is {
+				continue
+			}
+			if o := x.shown.Load(); o != nil {
+				out = append(out, o.state(now))
+			}
+		}
+		p.openMu.Unlock()
 	}
 	return out
 }

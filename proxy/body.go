@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"time"
@@ -82,7 +81,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	}
 	b.x.reading.Store(b.client)
 	defer b.x.reading.Store(nil)
-	if err := context.Cause(b.x.ctx); err != nil {
+	if err := b.x.halt.cause(); err != nil {
 		return 0, err // stop may have come before there was anything to end
 	}
 	n, err := b.src.Read(p)

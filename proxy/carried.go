@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -192,7 +191,7 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 		}
 		c.s.Up, c.s.Sink, c.s.Last, c.s.StayHalfClosed = up, c, c.last, x.p.cfg.KeepHalfClosed
 		x.carried.Store(c)
-		if x.ctx.Err() != nil {
+		if x.halt.cause() != nil {
 			c.cancel() // it came in between
 		}
 		loop.Carry(c.s, head)
@@ -236,7 +235,7 @@ func (c *carried) head(head []byte, h *upstream.Head, chunked bool) []byte {
 }
 
 // cancel ends the stream as its exchange's context was.
-func (c *carried) cancel() { c.loop.Cancel(c.s, context.Cause(c.x.ctx)) }
+func (c *carried) cancel() { c.loop.Cancel(c.s, c.x.halt.cause()) }
 
 // Observe meters what was forwarded. From the first token on it can wait: until then
 // other streams, which count those that are decoding, wait for it.

@@ -500,7 +500,7 @@ func TestStoppedAtOnce(t *testing.T) {
 			}
 			w.p.openMu.Lock()
 			for x := range w.p.open {
-				if x.ctx.Err() == nil {
+				if x.halt.cause() == nil {
 					x.stop(errDrained)
 				}
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/streamgauge/streamgauge/upstream"
 )
 
-// Why an exchange was ended from outside; they are causes of its context.
+// Why an exchange was ended from outside.
 var (
 	errClientGone = errors.New("the client went away")
 	errDrained    = errors.New("the drain period is over")
@@ -38,10 +38,7 @@ type exchange struct {
 	obs   *observer                // nil when the request is not observed
 	shown atomic.Pointer[observer] // obs, for /streams
 
-	// ctx ends the dial, the sending and every read of the upstream. The
-	// watcher and Shutdown cancel it, with one of the errors above.
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	halt    halt
 	resp    *upstream.Response
 	watched *stamp.Watched          // the client's socket, while its leaving is watched for
 	body    *bodyReader             // the request's, nil without one
@@ -53,9 +50,52 @@ type exchange struct {
 	once sync.Once
 }
 
+// halt says that an exchange was ended, and why. A context that does, which an event
+// loop has no use for, would be three allocations for each short request.
+type halt struct {
+	mu     sync.Mutex
+	why    error                   // nil while it goes on
+	cancel context.CancelCauseFunc // of the context; nil while nobody has asked for one
+	ctx    context.Context
+}
+
+// end ends it, once.
+func (h *halt) end(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.why != nil {
+		return
+	}
+	h.why = why
+	if h.cancel != nil {
+		h.cancel(why)
+	}
+}
+
+// cause is what end was called with, nil before.
+func (h *halt) cause() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.why
+}
+
+// context returns one that end cancels. It ends the dial, the sending and every read
+// of the upstream.
+func (h *halt) context() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil {
+		h.ctx, h.cancel = context.WithCancelCause(context.Background())
+		if h.why != nil {
+			h.cancel(h.why)
+		}
+	}
+	return h.ctx
+}
+
 // stop ends the exchange from outside, with one of the causes above.
 func (x *exchange) stop(why error) {
-	x.cancel(why)
+	x.halt.end(why)
 	if c := x.carried.Load(); c != nil {
 		c.cancel()
 	}
@@ -68,12 +108,12 @@ func (x *exchange) stop(why error) {
 var past = time.Unix(1, 0)
 
 // leave is called when the client is seen to leave.
-func (x *exchange) leave() { x.cancel(errClientGone) }
+func (x *exchange) leave() { x.halt.end(errClientGone) }
 
 // cause says why the body did not come to its end: err is what reading it gave,
 // nil when the client did not take it.
 func (x *exchange) cause(err error) stream.Cause {
-	why := context.Cause(x.ctx)
+	why := x.halt.cause()
 	switch {
 	case errors.Is(why, errDrained):
 		return stream.Cause{Kind: stream.Drained, Err: errDrained}
@@ -104,7 +144,7 @@ func (x *exchange) endedAt(c stream.Cause, now stamp.Instant) {
 		if x.away != nil && x.away.Pending != nil {
 			x.away.Pending.Drop() // nobody has gone on with it
 		}
-		x.cancel(errOver)
+		x.halt.end(errOver)
 		upstream := ""
 		if x.backend != nil {
 			x.backend.open.Add(-1)
@@ -115,8 +155,13 @@ func (x *exchange) endedAt(c stream.Cause, now stamp.Instant) {
 		if x.p.access != nil {
 			x.p.access.line(x, end, now)
 		}
-		// Last: Shutdown closes the record file when nothing is open.
+		// Behind the record: Shutdown closes its file when nothing is open. From here
+		// on /streams does not see the exchange.
 		x.p.forget(x)
+		if x.obs != nil {
+			x.obs.recycle()
+			x.obs = nil
+		}
 	})
 }
 

@@ -17,10 +17,10 @@ import (
 // by the loop; everything else, and what of a plain one the loop is not made for, is
 // fasthttp's.
 type front struct {
-	p    *Proxy
-	loop *relay.Loop
-	room fieldRoom
-	head []byte // of the response that is passed on
+	p      *Proxy
+	loop   *relay.Loop
+	fields []upstream.Field // of the request that is read
+	head   []byte           // of the response that is passed on
 }
 
 // headRoom is the room for a head and what comes of the body with it; more is
@@ -33,12 +33,14 @@ const requestRoom = 128
 // Request begins the exchange of a plain request.
 func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 	p := f.p
-	plain, ok := readPlain(b)
-	if !ok || len(plain.head) > p.cfg.MaxHeader || len(plain.body) > p.cfg.BufferBody || int64(len(plain.body)) > p.cfg.MaxBody {
+	plain, ok := readPlain(b, f.fields[:0])
+	if !ok || plain.size > p.cfg.MaxHeader || len(plain.body) > p.cfg.BufferBody || int64(len(plain.body)) > p.cfg.MaxBody {
 		return nil
 	}
+	head := &plain.head
+	f.fields = head.fields
 	received, _ := client.Stamp()
-	x := p.newExchange(plain.uri, plain.method, received)
+	x := p.newExchange(head.uri, plain.method, received)
 	if p.access != nil {
 		x.client = client.Peer()
 	}
@@ -56,26 +58,27 @@ func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 	}()
 	x.pickBackend(nil)
 	be := x.backend
-	head := readHead(plain.uri, plain.block, &f.room)
 	req := upstream.Request{Method: string(plain.method), Header: head.fields, Target: head.target(be.prefix)}
 	if head.sized {
 		req.Body = plain.body
 	}
-	x.observe(&req, &head, plain.body)
+	x.observe(&req, head, plain.body)
 	if x.obs != nil {
 		x.obs.watch.bytes = int64(len(plain.body))
 	}
 	c := &carried{x: x, loop: f.loop, front: f, last: plain.last}
 	out = &relay.Exchange{To: be.client, User: p.cfg.UserStamps, Method: req.Method, Answer: c}
 	out.StayHalfClosed = p.cfg.KeepHalfClosed
+	both := append(make([]byte, 0, 2*len(b)+requestRoom), b...)
+	out.Early = both[:len(b):len(b)]
 	if out.Addr, ok = be.client.Direct(); ok {
-		if request, err := be.client.AppendRequest(make([]byte, 0, len(b)+requestRoom), &req); err == nil {
-			out.Request = request
+		if request, err := be.client.AppendRequest(both, &req); err == nil {
+			out.Request = request[len(b):]
 		}
 	}
 	c.s = &out.Stream
 	x.carried.Store(c)
-	if x.ctx.Err() != nil {
+	if x.halt.cause() != nil {
 		c.cancel() // it came in between
 	}
 	return out
@@ -150,10 +153,9 @@ func (f *front) Refused(err error) {
 // plain is a request of the plainest shape, in one piece. It points into what was
 // read.
 type plain struct {
-	head   []byte // to the blank line
 	method []byte
-	uri    []byte
-	block  []byte // the header's lines
+	head   requestHead
+	size   int // of the head, to the blank line
 	body   []byte
 	last   bool // Connection: close
 }
@@ -169,15 +171,15 @@ const _ = uint(inlineFacts - 2*plainMost)
 // readPlain reads a request about whose meaning there can be no doubt: HTTP/1.1,
 // lines that end with CRLF, fields with a token for a name and visible text for a
 // value, one Host, and a body that is all there is behind the header. ok is false for
-// all others, good or bad, and for those that ask for more than an answer.
-func readPlain(b []byte) (r plain, ok bool) {
+// all others, good or bad, and for those that ask for more than an answer. The head's
+// fields are appended to fields; they are those that readHead keeps.
+func readPlain(b []byte, fields []upstream.Field) (r plain, ok bool) {
 	n := bytes.Index(b, []byte("\r\n\r\n"))
 	if n < 0 || len(b) > plainMost {
 		return r, false
 	}
-	r.head, r.body = b[:n+4], b[n+4:]
-	line, block, _ := bytes.Cut(r.head, []byte("\r\n"))
-	r.block = block
+	r.size, r.body = n+4, b[n+4:]
+	line, block, _ := bytes.Cut(b[:r.size], []byte("\r\n"))
 	if r.method, line, ok = bytes.Cut(line, []byte{' '}); !ok {
 		return r, false
 	}
@@ -185,8 +187,8 @@ func readPlain(b []byte) (r plain, ok bool) {
 	if version < 1 || string(line[version:]) != " HTTP/1.1" || line[0] != '/' {
 		return r, false
 	}
-	r.uri = line[:version]
-	if slices.ContainsFunc(r.uri, func(c byte) bool { return c <= ' ' || c >= 0x7f }) {
+	r.head = requestHead{uri: line[:version], fields: fields}
+	if slices.ContainsFunc(r.head.uri, func(c byte) bool { return c <= ' ' || c >= 0x7f }) {
 		return r, false
 	}
 	hosts, length, kept := 0, -1, 0
@@ -204,16 +206,20 @@ func readPlain(b []byte) (r plain, ok bool) {
 		case f.Is("Content-Length"):
 			v, err := strconv.ParseUint(string(f.Value), 10, 31)
 			ok = err == nil && length < 0
-			length = int(v)
+			length, r.head.sized = int(v), true
 		case f.Is("Connection"):
 			kept++
 			r.last = (upstream.Field{Name: f.Value}).Is("close")
 			ok = r.last || (upstream.Field{Name: f.Value}).Is("keep-alive")
 		default:
-			ok = !f.Is("Expect") && !isHop(f, nil)
+			// What Connection may say is also the name of a field then.
+			ok = !f.Is("Expect") && !f.Is("close") && !isHop(f, nil)
 		}
 		if !ok {
 			return r, false
+		}
+		if !f.Is("Connection") {
+			r.head.keep(f)
 		}
 	}
 	switch string(r.method) {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -50,9 +49,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 }
 
 func (p *Proxy) newExchange(uri, method []byte, received stamp.Instant) *exchange {
-	x := &exchange{p: p, route: metrics.Route(uri), received: received, method: knownMethod(method)}
-	x.ctx, x.cancel = context.WithCancelCause(context.Background())
-	return x
+	return &exchange{p: p, route: metrics.Route(uri), received: received, method: knownMethod(method)}
 }
 
 // panicked notes a panic in what serves a request.
@@ -90,7 +87,7 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx, client *clientConn) {
 		return
 	}
 	req := upstream.Request{Method: string(ctx.Method())}
-	head := readHead(ctx.Request.Header.RequestURI(), ctx.Request.Header.RawHeaders(), new(fieldRoom))
+	head := readHead(ctx.Request.Header.RequestURI(), ctx.Request.Header.RawHeaders())
 	req.Header = head.fields
 
 	if head.bad {
@@ -100,7 +97,7 @@ func (x *exchange) serve(ctx *fasthttp.RequestCtx, client *clientConn) {
 	body, err := x.readBody(ctx, client, &req, &head)
 	x.received, _ = client.Stamp()
 	switch {
-	case err != nil && errors.Is(context.Cause(x.ctx), errDrained):
+	case err != nil && errors.Is(x.halt.cause(), errDrained):
 		x.refuse(ctx, faultDraining, stream.Cause{Kind: stream.Drained})
 		return
 	case errors.Is(err, errTooLarge):
@@ -208,7 +205,7 @@ func (x *exchange) send(req *upstream.Request, head *requestHead) error {
 		if errors.As(err, &ue) {
 			x.retries = ue.Retries
 		}
-		if x.ctx.Err() != nil || errors.Is(err, upstream.ErrNoFreeConns) || ue == nil || ue.Op == upstream.OpRequestBody {
+		if x.halt.cause() != nil || errors.Is(err, upstream.ErrNoFreeConns) || ue == nil || ue.Op == upstream.OpRequestBody {
 			return err
 		}
 		x.backend.failed()
@@ -240,9 +237,9 @@ func (x *exchange) ask(req *upstream.Request) (*upstream.Response, error) {
 	case away.Err != nil:
 		return nil, away.Err
 	case away.Pending != nil:
-		return away.Pending.Adopt(x.ctx, req)
+		return away.Pending.Adopt(x.halt.context(), req)
 	}
-	return x.backend.client.Do(x.ctx, req)
+	return x.backend.client.Do(x.halt.context(), req)
 }
 
 // fail answers for an upstream that did not.
@@ -252,7 +249,7 @@ func (x *exchange) fail(ctx *fasthttp.RequestCtx, err error) {
 	if x.obs != nil && ue != nil && ue.Sent != 0 {
 		x.obs.sentAt(ue.Sent)
 	}
-	why := context.Cause(x.ctx)
+	why := x.halt.cause()
 	f, c := faultClosed, x.cause(err)
 	switch {
 	case errors.Is(why, errClientGone):

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/streamgauge/streamgauge/upstream"
 )
@@ -67,17 +66,13 @@ type requestHead struct {
 // maxID bounds the request ids that records take.
 const maxID = 128
 
-// fieldRoom is room for the fields of one request after the other.
-type fieldRoom struct{ all, kept []upstream.Field }
-
 // readHead reads the head as it came on the wire: the fields in their spelling,
 // order and number, without the hop-by-hop ones. The result points into uri and
-// block, the header's lines, and into room.
-func readHead(uri, block []byte, room *fieldRoom) requestHead {
-	all := rawFields(room.all[:0], block)
+// block, the header's lines.
+func readHead(uri, block []byte) requestHead {
+	all := rawFields(block)
 	connection := connectionOf(all)
-	head := requestHead{uri: uri, fields: slices.Grow(room.kept[:0], len(all)+2)}
-	room.all = all
+	head := requestHead{uri: uri, fields: make([]upstream.Field, 0, len(all)+2)}
 	authority, path := splitAbsolute(head.uri)
 	if authority != nil {
 		// RFC 9112 section 3.2.2: the target's host stands above the field's.
@@ -103,10 +98,7 @@ func readHead(uri, block []byte, room *fieldRoom) requestHead {
 			upgrade = f.Value
 		case isHop(f, connection):
 		default:
-			head.fields = append(head.fields, f)
-			if f.Is("X-Request-Id") && head.id == "" && printable(f.Value) {
-				head.id = string(f.Value)
-			}
+			head.keep(f)
 		}
 	}
 	for _, c := range connection {
@@ -117,8 +109,15 @@ func readHead(uri, block []byte, room *fieldRoom) requestHead {
 			break
 		}
 	}
-	room.kept = head.fields
 	return head
+}
+
+// keep passes a field on.
+func (h *requestHead) keep(f upstream.Field) {
+	h.fields = append(h.fields, f)
+	if f.Is("X-Request-Id") && h.id == "" && printable(f.Value) {
+		h.id = string(f.Value)
+	}
 }
 
 // target is the request target for an upstream with a path of its own.
@@ -160,8 +159,8 @@ func printable(b []byte) bool {
 // rawFields reads a header block as it came on the wire. Padding around values
 // is not part of them; a folded line is joined with one space (RFC 9112 section
 // 5.2).
-func rawFields(fields []upstream.Field, block []byte) []upstream.Field {
-	fields = slices.Grow(fields, 16)
+func rawFields(block []byte) []upstream.Field {
+	fields := make([]upstream.Field, 0, 16)
 	for len(block) > 0 {
 		line := cutLine(&block)
 		i := bytes.IndexByte(line, ':')

@@ -17,9 +17,15 @@ import (
 // event by event. It belongs to the goroutine that serves the request, but for
 // the atomics, which /streams reads.
 type observer struct {
-	// What every event touches comes first, in one cache line before those of the
-	// meter: where thousands of streams take turns, each line costs a miss. (The
-	// line begins with a word of the allocator's.)
+	hot
+	meter stream.Meter
+	cold
+}
+
+// hot is what every event touches, in one cache line before those of the meter:
+// where thousands of streams take turns, each line costs a miss. (The line begins
+// with a word of the allocator's.)
+type hot struct {
 	cut   *wire.Cut   // nil where the policy is not to cut
 	blind atomic.Bool // the meter panicked; nothing is fed to it any more
 	loops atomic.Bool // an acting verdict was reached; for /streams
@@ -30,8 +36,9 @@ type observer struct {
 	latest       atomic.Int64  // stamp.Instant of the last generated event; for /streams
 	events       atomic.Int64  // generated; for /streams
 	p            *Proxy
-	meter        stream.Meter
+}
 
+type cold struct {
 	id       string
 	route    string
 	upstream atomic.Pointer[string]
@@ -78,27 +85,30 @@ const (
 	foldEvery = time.Second
 )
 
-// meterPool holds the memory of meters whose streams are over: logs and the
-// windows of detectors.
-type meterPool struct{ sync.Pool }
-
-func (mp *meterPool) begin(m *stream.Meter, o stream.Options) {
-	from, _ := mp.Get().(*stream.Memory)
-	m.Init(o, from)
-}
-
-func (mp *meterPool) end(m *stream.Meter) { mp.Put(m.Release()) }
-
 // maxLog is the number of events kept of a stream: 10 MB for the longest.
 const maxLog = 1 << 18
 
 func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *observer {
-	o := &observer{p: p, id: id, route: route, begun: stamp.Now(), dialect: dialect, action: Observe, watch: watch{live: p.live}}
-	o.upstream.Store(&upstream)
 	options := p.options
 	options.Dialect = dialect
-	p.meters.begin(&o.meter, options)
+	o, used := p.observers.Get().(*observer)
+	if used {
+		o.meter.Reset(options)
+	} else {
+		o = new(observer)
+		o.meter.Init(options)
+	}
+	o.hot = hot{p: p}
+	o.cold = cold{id: id, route: route, begun: stamp.Now(), dialect: dialect, action: Observe, steps: o.steps[:0], watch: watch{live: p.live}}
+	o.upstream.Store(&upstream)
 	return o
+}
+
+// recycle lets another request have the observer. Nothing refers to it any more.
+func (o *observer) recycle() {
+	if !o.blind.Load() { // after a panic its state is unknown
+		o.p.observers.Put(o)
+	}
 }
 
 // moved notes that another upstream serves the request.
@@ -312,10 +322,6 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 		o.p.keep(rec, log)
 		o.record = rec
 	})
-	if !o.blind.Load() {
-		// After a panic its state is unknown: not one for the pool.
-		o.p.meters.end(&o.meter)
-	}
 	return end
 }
 

@@ -261,7 +261,7 @@ func TestRing(t *testing.T) {
 	for i := range 1000 {
 		r.put(&stream.Record{Seq: i}, nil)
 	}
-	seqs := func(items []*kept) (out []int) {
+	seqs := func(items []kept) (out []int) {
 		for _, k := range items {
 			out = append(out, k.record.Seq)
 		}

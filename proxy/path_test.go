@@ -66,12 +66,11 @@ func feed(tb testing.TB, events int) (*tap, func()) {
 	body.event = []byte(fmt.Sprintf("%x\r\n%s\r\n", len(tokenEvent), tokenEvent))
 	client := &upstream.Client{Addr: "engine:80", Dialer: stamp.Dialer{Dial: body.dial}}
 	x := &exchange{p: p, route: "chat", backend: p.backends[0], received: stamp.Now()}
-	x.ctx, x.cancel = context.WithCancelCause(context.Background())
 	p.admit(x)
 	x.backend.open.Add(1)
 	x.obs = p.newObserver("id", "chat", "engine:80", wire.Chat)
 	x.obs.learn([]byte(chatBody))
-	if x.resp, err = client.Do(x.ctx, &upstream.Request{Method: "POST", Target: []byte("/v1/chat/completions"), Body: []byte("{}")}); err != nil {
+	if x.resp, err = client.Do(x.halt.context(), &upstream.Request{Method: "POST", Target: []byte("/v1/chat/completions"), Body: []byte("{}")}); err != nil {
 		tb.Fatal(err)
 	}
 	x.obs.answered(&x.resp.Head, x.received)

@@ -39,14 +39,15 @@ type Proxy struct {
 	rules    atomic.Pointer[rules]
 	tls      atomic.Pointer[tls.Config] // of the data port; nil without
 	options  stream.Options             // of the meters, but for the dialect
-	meters   meterPool
-	ring     *ring
-	file     *recordFile // nil without one
-	access   *accessLog  // nil without one
-	live     *live
-	data     *fasthttp.Server
-	admin    *fasthttp.Server
-	addr     atomic.Pointer[string] // of the data port
+	// observers are those of requests that are over, for others.
+	observers sync.Pool
+	ring      *ring
+	file      *recordFile // nil without one
+	access    *accessLog  // nil without one
+	live      *live
+	data      *fasthttp.Server
+	admin     *fasthttp.Server
+	addr      atomic.Pointer[string] // of the data port
 
 	runID string
 	ids   atomic.Uint64
@@ -291,7 +292,10 @@ func (p *Proxy) keep(rec *stream.Record, log [][3]int64) {
 }
 
 // newID names a request that brought no X-Request-Id, for its record only.
-func (p *Proxy) newID() string { return p.runID + "-" + strconv.FormatUint(p.ids.Add(1), 10) }
+func (p *Proxy) newID() string {
+	var b [48]byte
+	return string(strconv.AppendUint(append(append(b[:0], p.runID...), '-'), p.ids.Add(1), 10))
+}
 
 // Cut returns how many requests a Shutdown that is over had to cut.
 func (p *Proxy) Cut() int {

@@ -18,7 +18,7 @@ type kept struct {
 }
 
 // size is about what an entry holds in memory.
-func (k *kept) size() int64 { return 1024 + 24*int64(len(k.log)) }
+func (k kept) size() int64 { return 1024 + 24*int64(len(k.log)) }
 
 // ring keeps the last records, bounded by number and by bytes. Puts take a lock
 // for a few stores and never wait for a reader: a reader copies pointers out.
@@ -28,7 +28,7 @@ type ring struct {
 	maxBytes int64
 
 	mu    sync.Mutex
-	items []*kept // oldest first, from head
+	items []kept // oldest first, from head
 	head  int
 	bytes int64
 	seq   uint64 // of the newest
@@ -39,7 +39,7 @@ func newRing(epoch string, maxCount int, maxBytes int64) *ring {
 }
 
 func (r *ring) put(rec *stream.Record, log [][3]int64) {
-	k := &kept{record: rec, log: log}
+	k := kept{record: rec, log: log}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seq++
@@ -48,7 +48,7 @@ func (r *ring) put(rec *stream.Record, log [][3]int64) {
 	r.bytes += k.size()
 	for len(r.items)-r.head > 1 && (len(r.items)-r.head > r.maxCount || r.bytes > r.maxBytes) {
 		r.bytes -= r.items[r.head].size()
-		r.items[r.head] = nil
+		r.items[r.head] = kept{}
 		r.head++
 	}
 	// Half of the slice is dead: move the living down, amortised over as many
@@ -63,7 +63,7 @@ func (r *ring) put(rec *stream.Record, log [][3]int64) {
 // since returns the records after a cursor, the cursor of the last one, and how
 // many between were already overwritten. An empty cursor, or one of another
 // process, means from the oldest.
-func (r *ring) since(cursor string) (items []*kept, next string, lost uint64) {
+func (r *ring) since(cursor string) (items []kept, next string, lost uint64) {
 	after, ours := r.parse(cursor)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -37,7 +37,7 @@ func (x *exchange) upgrade(ctx *fasthttp.RequestCtx, client *clientConn) {
 		var watch sync.WaitGroup
 		watch.Go(func() {
 			select {
-			case <-x.ctx.Done():
+			case <-x.halt.context().Done():
 				_ = server.Close()
 				_ = client.Close()
 			case <-stop:

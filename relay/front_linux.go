@@ -99,7 +99,6 @@ func (l *Loop) request(k *socket) {
 		return
 	}
 	s := &x.Stream
-	x.early = bytes.Clone(p[:n])
 	s.x, s.Down, s.Sink, s.down, k.s = x, k.raw, x.Answer, k, s
 	l.mu.Lock()
 	l.begun(s)
@@ -263,7 +262,8 @@ func (l *Loop) send(s *Stream, k *socket) {
 	pooled := k.s == nil
 	k.s, s.up = s, k
 	s.stage, s.quiet = waiting, stamp.Now()
-	x.Pending = &upstream.Pending{Raw: k.raw, Client: x.To, Method: x.Method, Sent: s.quiet, Retries: x.retries}
+	x.pending = upstream.Pending{Raw: k.raw, Client: x.To, Method: x.Method, Sent: s.quiet, Retries: x.retries, Room: &l.heads}
+	x.Pending = &x.pending
 	n, err := k.raw.Send(x.Request)
 	switch {
 	case err != nil && pooled:
@@ -342,7 +342,7 @@ func (l *Loop) head(s *Stream) {
 	}
 	s.Up, s.Last, s.stage = up, last, inBody
 	s.quiet = max(s.quiet, at)
-	x.Pending, x.Request, x.early = nil, nil, nil
+	x.Pending, x.Request, x.Early = nil, nil, nil
 	data, over, end := l.begin(s, head, l.spans)
 	if len(data) > 0 {
 		l.hold(s, data, at, src)
@@ -367,7 +367,7 @@ func (l *Loop) back(s *Stream, err error) {
 	s.live = false
 	l.open--
 	l.mu.Unlock()
-	early := x.early
-	x.Request, x.early, s.up, s.down = nil, nil, nil, nil
+	early := x.Early
+	x.Request, x.Early, s.up, s.down = nil, nil, nil, nil
 	l.front.Serve(s.Down, early, x)
 }

@@ -71,6 +71,7 @@ type Loop struct {
 	buf      []byte  // for each receive
 	backlog  backlog // what is not yet observed
 	spans    []upstream.Span
+	heads    upstream.HeadRoom
 	touched  []touched
 	events   []unix.EpollEvent
 	n        int                // of events, by the last try
@@ -98,7 +99,7 @@ type ended struct {
 
 // New starts a loop. Close ends it.
 func New(limits Limits, front Front) (*Loop, error) {
-	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), calm: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, receiveRoom),
+	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), calm: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, receiveRoom), spans: make([]upstream.Span, 0, 64),
 		events: make([]unix.EpollEvent, ready)}
 	l.try = func(uintptr) bool { l.n = l.poll(l.events); return l.n > 0 }
 	if err := l.makeSets(); err != nil {

@@ -72,8 +72,9 @@ func (l *Loop) wait() int {
 		return 0
 	}
 	if some {
+		// Without a deadline, which cannot be, it waits for the next event.
 		_ = l.file.SetReadDeadline(time.Now().Add(left))
-		defer l.file.SetReadDeadline(time.Time{})
+		defer func() { _ = l.file.SetReadDeadline(time.Time{}) }()
 	}
 	if control(l.outer, unix.EPOLL_CTL_MOD, l.epoll, unix.EPOLLIN, 0, 0) != nil {
 		return -1

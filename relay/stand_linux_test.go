@@ -181,7 +181,7 @@ func (st *stand) take(set ...func(*Exchange)) {
 		if !ok {
 			st.t.Errorf("%s has no address", st.pool.Addr)
 		}
-		u := &turn{sink: newSink(st.t), came: string(p), x: &Exchange{To: st.pool, Addr: addr, Method: "GET", Request: bytes.Clone(p)}}
+		u := &turn{sink: newSink(st.t), came: string(p), x: &Exchange{To: st.pool, Addr: addr, Method: "GET", Request: bytes.Clone(p), Early: bytes.Clone(p)}}
 		u.x.Answer = u
 		for _, f := range set {
 			f(u.x)

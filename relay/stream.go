@@ -137,6 +137,7 @@ type Exchange struct {
 	User    bool           // ask for user stamps
 	Method  string
 	Request []byte // as it is sent; empty: the loop is not for it after all
+	Early   []byte // as it came, a copy for Serve
 	Answer  Answer
 
 	// Pending is set when Serve gets an exchange whose request has been sent,
@@ -145,6 +146,6 @@ type Exchange struct {
 	Pending *upstream.Pending
 	Err     error
 
-	early   []byte // the request as it came
+	pending upstream.Pending
 	retries int
 }

@@ -213,6 +213,9 @@ func (m *Meter) errorText(c Cause, r *Record) string {
 	if c.Err != nil && r.End != Completed {
 		parts = append(parts, c.Err.Error())
 	}
+	if len(parts) == 0 {
+		return ""
+	}
 	// Redacted before it is cut: half a URL no longer shows that a password
 	// stands in it.
 	text := strings.Join(parts, ": ")

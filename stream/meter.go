@@ -118,37 +118,19 @@ type Meter struct {
 // NewMeter returns a Meter for one stream.
 func NewMeter(o Options) *Meter {
 	m := new(Meter)
-	m.Init(o, nil)
+	m.Init(o)
 	return m
 }
 
-// Memory is what a Meter has grown to and another can use: its log and the
-// windows of its detectors.
-type Memory struct {
-	log    []Event
-	ledger ledger
-	free   []*detect.Loop
-	limits detect.Limits // of free
-}
-
-// Init makes the zero Meter ready for a stream; from, if not nil, is the memory
-// that another has released, and is m's from here on.
-func (m *Meter) Init(o Options, from *Memory) {
+// Init makes the zero Meter ready for a stream.
+func (m *Meter) Init(o Options) {
 	m.dec = *wire.NewDecoder(o.Dialect, o.MaxEvent)
 	m.o.MaxEvent = o.MaxEvent
-	if from != nil {
-		m.log, m.ledger, m.free, m.o.Limits = from.log, from.ledger, from.free, from.limits
-	}
 	m.Reset(o)
 }
 
-// Release takes a Meter's memory for another's Init; m and its log are not to be
-// used any more.
-func (m *Meter) Release() *Memory {
-	return &Memory{emptied(m.log), m.ledger.emptied(), m.releaseDetectors(m.o.Limits), m.o.Limits}
-}
-
-// Reset makes the Meter ready for another stream.
+// Reset makes the Meter ready for another stream. It keeps its memory: the log, and
+// the windows of its detectors.
 func (m *Meter) Reset(o Options) {
 	if m.o.MaxEvent != o.MaxEvent {
 		m.dec = *wire.NewDecoder(o.Dialect, o.MaxEvent)

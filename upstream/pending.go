@@ -15,10 +15,18 @@ type Pending struct {
 	Method  string
 	Sent    stamp.Instant // directly before the first byte of the request
 	Retries int           // 1 if the request was sent a second time
+	// Room, if not nil, is where Take lays its head.
+	Room *HeadRoom
 
 	in  []byte // of the head, without its end
 	at  stamp.Instant
 	src stamp.Source
+}
+
+// HeadRoom is room for one head after the other, the next of which overwrites it.
+type HeadRoom struct {
+	head   Head
+	fields []Field
 }
 
 // Begun reports whether a byte of the response has come.
@@ -34,7 +42,11 @@ func (p *Pending) Take(b []byte, at stamp.Instant, src stamp.Source) (*Head, *De
 		p.in = append(p.in, b...)
 		b = p.in
 	}
-	var h head
+	room := p.Room
+	if room == nil {
+		room = new(HeadRoom)
+	}
+	h := head{fields: room.fields}
 	n := headEnd(b, 0)
 	if n < 0 && checkStart(b) == nil && len(b) < maxHead {
 		p.Keep(b)
@@ -49,9 +61,10 @@ func (p *Pending) Take(b []byte, at stamp.Instant, src stamp.Source) (*Head, *De
 		p.Keep(b)
 		return nil, nil, ErrAttached
 	}
-	out := &Head{Sent: p.Sent, HeadersAt: at, HeadersSource: src, Retries: p.Retries}
-	out.set(&h, frame)
-	return out, &Detached{Raw: p.Raw, Early: b[n:], At: at, Source: src, client: p.Client, frame: frame, left: frame.length}, nil
+	room.fields = h.fields
+	room.head = Head{Sent: p.Sent, HeadersAt: at, HeadersSource: src, Retries: p.Retries}
+	room.head.set(&h, frame)
+	return &room.head, &Detached{Raw: p.Raw, Early: b[n:], At: at, Source: src, client: p.Client, frame: frame, left: frame.length}, nil
 }
 
 // Keep holds what Take was given last, for Adopt or the next Take.
