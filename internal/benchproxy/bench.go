@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/streamgauge/streamgauge/internal/yard"
 )
 
 // emitter is where the yard's scripts start it.
@@ -45,6 +47,15 @@ var own = []struct {
 // ourselves sit out.
 var fewStreams = map[string]bool{"1": true, "16": true}
 
+// largeRounds is how often the largest configuration is run: an interval needs more
+// than one round.
+const largeRounds = 3
+
+// wideStreams are the configurations before which our proxies start anew: what one
+// keeps of earlier load, the records of streams that are over above all, is not these
+// streams' memory.
+var wideStreams = map[string]bool{"1000w": true, "5000w": true}
+
 // target is an argument of the yard's scripts.
 type target struct {
 	arg string
@@ -73,21 +84,37 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 		return err
 	}
 	defer down()
-	var targets []target
-	for _, o := range own {
-		p, err := b.start(ctx, emitter, o.data, o.flags...)
-		if err != nil {
-			return err
+	var running []*yard.Program
+	stop := func() {
+		for _, p := range running {
+			p.Stop(syscall.SIGTERM)
 		}
-		defer p.Stop(syscall.SIGTERM)
-		targets = append(targets, target{fmt.Sprintf("%s=http://%s%s=%d", o.name, o.data, o.path, p.PID()), o.few})
+		running = nil
 	}
-	for _, p := range peers {
-		pid, err := b.pid(p.name)
-		if err != nil {
-			return err
+	defer stop()
+	var targets []target
+	start := func() error {
+		stop()
+		targets = nil
+		for _, o := range own {
+			p, err := b.start(ctx, emitter, o.data, o.flags...)
+			if err != nil {
+				return err
+			}
+			running = append(running, p)
+			targets = append(targets, target{fmt.Sprintf("%s=http://%s%s=%d", o.name, o.data, o.path, p.PID()), o.few})
 		}
-		targets = append(targets, target{p.name + "=" + p.url + "=" + pid, true})
+		for _, p := range peers {
+			pid, err := b.pid(p.name)
+			if err != nil {
+				return err
+			}
+			targets = append(targets, target{p.name + "=" + p.url + "=" + pid, true})
+		}
+		return nil
+	}
+	if err := start(); err != nil {
+		return err
 	}
 	for _, f := range []string{b.streams(), b.short()} {
 		if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -102,11 +129,16 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 	defer log.Close()
 	for round := 1; round <= s.rounds; round++ {
 		confs := strings.Fields(s.confs)
-		if round == 1 {
+		if round <= largeRounds {
 			confs = append(confs, strings.Fields(s.large)...)
 		}
 		for _, conf := range confs {
 			fmt.Fprintf(b.log, "round %d of %d: %s streams\n", round, s.rounds, conf)
+			if wideStreams[conf] {
+				if err := start(); err != nil {
+					return err
+				}
+			}
 			cmd := b.script(ctx, filepath.Join("scripts", "bench.sh"), append([]string{"-f", strconv.Itoa(round), "-r", strconv.Itoa(round), "-c", conf, "-o", b.streams()},
 				turn(targets, round, fewStreams[conf])...)...)
 			// A group of its runs is to hold all targets: each has its own direct.
@@ -123,8 +155,6 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 	if !s.posts {
 		return nil
 	}
-	// Behind all streams: a POST leaves a record behind as a stream does, thousands a
-	// second, and what the ring of records holds is not the streams' memory.
 	for round := 1; round <= s.rounds; round++ {
 		fmt.Fprintf(b.log, "round %d of %d: short POSTs\n", round, s.rounds)
 		cmd := b.command(ctx, "python3", append([]string{filepath.Join(b.scripts, "scripts", "rps.py"), "-r", "1", "-o", b.short()}, turn(targets, round, true)...)...)

@@ -23,7 +23,7 @@ func main() {
 type settings struct {
 	rounds int
 	confs  string // of the yard's bench.sh, in every round
-	large  string // those that are run once
+	large  string // those that are run in the first rounds only
 	posts  bool
 	plain  bool // no SCHED_RR
 }
@@ -32,9 +32,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var s settings
 	fs := flag.NewFlagSet("benchproxy", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.IntVar(&s.rounds, "rounds", 5, "rounds; the largest configuration has one")
+	fs.IntVar(&s.rounds, "rounds", 5, fmt.Sprintf("rounds; the largest configuration has %d at most", largeRounds))
 	fs.StringVar(&s.confs, "streams", "1 16 128 1000w", "configurations of the yard's bench.sh; empty for none")
-	fs.StringVar(&s.large, "large", "5000w", "configuration that is run once; empty for none")
+	fs.StringVar(&s.large, "large", "5000w", "the largest configuration; empty for none")
 	fs.BoolVar(&s.posts, "posts", true, "short POSTs too")
 	fs.BoolVar(&s.plain, "plain", false, "do not raise what is measured over other work (SCHED_RR)")
 	again := fs.Bool("again", false, "measure nothing: print the last run's tables")
