@@ -38,6 +38,7 @@ type hot struct {
 	p            *Proxy
 }
 
+// cold is what only some events touch.
 type cold struct {
 	id       string
 	route    string
