@@ -15,7 +15,7 @@ const (
 	slotSeconds   = 10  // of one part of the distributions
 	recentSlots   = recentSeconds / slotSeconds
 	// settleSeconds at the end are not shown: what their tokens were is told up
-	// to a second later.
+	// to one and a half later.
 	settleSeconds = 2
 	// rateSeconds is what the rate of the moment is a mean of.
 	rateSeconds = 10

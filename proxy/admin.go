@@ -199,8 +199,9 @@ type OpenStream struct {
 	TTFTNS   stream.Null[int64] `json:"ttft_ns"`
 	Events   int64              `json:"generated_events"`
 	Tokens   int64              `json:"tokens"`
-	// QuietNS is the time since the last generated event, up to half a second more
-	// than that where an event loop carries many streams.
+	// QuietNS is the time since the last generated event. Where an event loop carries
+	// many streams it is up to half a second more than that, and Events, Tokens and
+	// Loop are as late.
 	QuietNS stream.Null[int64] `json:"quiet_ns"`
 	Loop    bool               `json:"loop"`     // an acting verdict was reached
 	Observe bool               `json:"observed"` // false after the meter failed

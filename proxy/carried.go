@@ -234,17 +234,21 @@ func (c *carried) head(head []byte, h *upstream.Head, chunked bool) []byte {
 	return append(head, "\r\n"...)
 }
 
-// cancel ends the stream as its exchange's context was.
+// cancel ends the stream as its exchange was ended.
 func (c *carried) cancel() { c.loop.Cancel(c.s, c.x.halt.cause()) }
 
 // Observe meters what was forwarded. From the first token on it can wait: until then
 // other streams, which count those that are decoding, wait for it.
-func (c *carried) Observe(p []byte, at stamp.Instant, src stamp.Source) (patient bool) {
-	if c.x.obs == nil {
-		return true
+func (c *carried) Observe(p []byte, at stamp.Instant, src stamp.Source) relay.When {
+	o := c.x.obs
+	if o == nil {
+		return relay.Never
 	}
-	c.x.obs.observe(p, at, src)
-	return c.x.obs.foldedEvents > 0
+	o.observe(p, at, src)
+	if o.foldedEvents == 0 {
+		return relay.Soon
+	}
+	return relay.Later
 }
 
 // Trailer passes trailers on as copyTrailers does.

@@ -36,7 +36,7 @@ type exchange struct {
 	client   net.Addr // its address
 
 	obs   *observer                // nil when the request is not observed
-	shown atomic.Pointer[observer] // obs, for /streams
+	shown atomic.Pointer[observer] // obs, for /streams while the exchange is in Proxy.open
 
 	halt    halt
 	resp    *upstream.Response

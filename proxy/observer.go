@@ -14,8 +14,8 @@ import (
 )
 
 // observer meters one request and folds what the meter sees into the metrics,
-// event by event. It belongs to the goroutine that serves the request, but for
-// the atomics, which /streams reads.
+// event by event. It belongs to the goroutine that serves the request. /streams
+// reads the atomics and what newObserver sets, while the exchange is in Proxy.open.
 type observer struct {
 	hot
 	meter stream.Meter
@@ -93,11 +93,12 @@ func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *o
 	options := p.options
 	options.Dialect = dialect
 	o, used := p.observers.Get().(*observer)
-	if used {
-		o.meter.Reset(options)
-	} else {
+	switch {
+	case !used:
 		o = new(observer)
 		o.meter.Init(options)
+	case o.dialect != dialect:
+		o.meter.Reset(options)
 	}
 	o.hot = hot{p: p}
 	o.cold = cold{id: id, route: route, begun: stamp.Now(), dialect: dialect, action: Observe, steps: o.steps[:0], watch: watch{live: p.live}}
@@ -105,11 +106,17 @@ func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *o
 	return o
 }
 
-// recycle lets another request have the observer. Nothing refers to it any more.
+// recycle lets another request have the observer. Nothing refers to it any more but
+// its exchange, which is not among the open ones.
 func (o *observer) recycle() {
-	if !o.blind.Load() { // after a panic its state is unknown
-		o.p.observers.Put(o)
+	if o.blind.Load() {
+		return // after a panic its state is unknown
 	}
+	options := o.p.options
+	options.Dialect = o.dialect
+	o.meter.Reset(options) // it lets go of what only a long stream needs
+	o.cold = cold{dialect: o.dialect, steps: o.steps[:0]}
+	o.p.observers.Put(o)
 }
 
 // moved notes that another upstream serves the request.

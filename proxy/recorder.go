@@ -21,7 +21,7 @@ type kept struct {
 func (k kept) size() int64 { return 1024 + 24*int64(len(k.log)) }
 
 // ring keeps the last records, bounded by number and by bytes. Puts take a lock
-// for a few stores and never wait for a reader: a reader copies pointers out.
+// for a few stores and never wait for a reader: a reader copies the entries, not the records.
 type ring struct {
 	epoch    string // tells a cursor of another process from ours
 	maxCount int

@@ -14,7 +14,7 @@ import (
 // quietSink keeps nothing, and passes the head of an exchange on.
 type quietSink struct{ over chan struct{} }
 
-func (quietSink) Observe([]byte, stamp.Instant, stamp.Source) bool { return true }
+func (quietSink) Observe([]byte, stamp.Instant, stamp.Source) When { return Later }
 func (quietSink) Trailer([]upstream.Field) []byte                  { return nil }
 func (k quietSink) Ended(End)                                      { close(k.over) }
 func (quietSink) Head(*upstream.Head, bool) ([]byte, bool, bool) {

@@ -19,13 +19,18 @@ const (
 	// sheetReads in how many reads.
 	sheetRoom  = 1 << 20
 	sheetReads = 8 << 10
+	// observeAtOnce is the number of reads observed between two looks at the
+	// sockets when nothing was ready: some 20 µs. observeBetween is how many are
+	// even when something may be.
+	observeAtOnce  = 16
+	observeBetween = 2
 )
 
-// backlog is what was forwarded and is not yet observed. That is done when nothing
-// else is ready. But where hundreds of streams take turns, each would find what its
-// meter needs outside of the processor's caches. So what may wait is held back for a
-// while, and then observed stream by stream: one sheet is written while the other is
-// observed.
+// backlog is what was forwarded and is not yet observed. Most of that is done when
+// nothing else is ready. But where hundreds of streams take turns, each would find
+// what its meter needs outside of the processor's caches. So what may wait is held
+// back for a while, and then observed stream by stream: one sheet is written while
+// the other is observed.
 type backlog struct {
 	sheets  [2]sheet
 	writing int       // which of them is written
@@ -37,6 +42,7 @@ type backlog struct {
 
 // sheet holds the reads of some time, in the order in which they came.
 type sheet struct {
+	since stamp.Instant // when the first of them came
 	data  []byte
 	reads []read
 	left  int // of reads, not yet observed
@@ -62,6 +68,9 @@ func (b *backlog) fits(n int) bool {
 func (b *backlog) hold(s *Stream, data []byte, at stamp.Instant, src stamp.Source) {
 	w, q := &b.sheets[b.writing], &s.unseen[b.writing]
 	i, from := len(w.reads), len(w.data)
+	if i == 0 {
+		w.since = at
+	}
 	w.data = append(w.data, data...)
 	w.left++
 	w.reads = append(w.reads, read{s: s, from: from, to: len(w.data), at: at, src: src})
@@ -71,46 +80,50 @@ func (b *backlog) hold(s *Stream, data []byte, at stamp.Instant, src stamp.Sourc
 		w.reads[q.last].next = i
 	}
 	q.n, q.last = q.n+1, i
-	if !b.crowded || !s.patient {
+	if !b.crowded || s.when == Soon {
 		b.urgent = append(b.urgent, s)
 	}
+	b.ripen(at)
 }
 
-// ripe reports whether something is to be observed now.
-func (b *backlog) ripe() bool {
-	if len(b.urgent) > 0 || b.sheets[1-b.writing].left > 0 {
-		return true
+// ripen begins to observe what is written if it has waited for long enough by now.
+func (b *backlog) ripen(now stamp.Instant) {
+	if left, some := b.patience(now); some && left <= 0 && b.sheets[1-b.writing].left == 0 {
+		b.change()
 	}
+}
+
+// patience is how much longer what is written may wait; ok is false if that is
+// nothing.
+func (b *backlog) patience(now stamp.Instant) (d time.Duration, ok bool) {
 	w := &b.sheets[b.writing]
-	if n := len(w.reads); n == 0 || w.reads[n-1].at.Sub(w.reads[0].at) < patience {
-		return false
-	}
-	return b.change()
+	return patience - now.Sub(w.since), w.left > 0
 }
 
-// wait is how much longer the oldest read may wait; ok is false if there is none.
-func (b *backlog) wait(now stamp.Instant) (d time.Duration, ok bool) {
+// change begins to observe what is written. The other sheet is empty.
+func (b *backlog) change() { b.writing = 1 - b.writing }
+
+// due reports whether something is to be observed now.
+func (b *backlog) due() bool { return len(b.urgent) > 0 || b.sheets[1-b.writing].left > 0 }
+
+// share is how many reads are observed although something else may be ready, of
+// which n have come at most since the last time: few, but as many as come when the
+// sheet that is written is half full. It would else be full before the other is
+// empty.
+func (b *backlog) share(n int) int {
 	w := &b.sheets[b.writing]
-	if w.left == 0 {
-		return 0, false
+	if len(w.reads) > sheetReads/2 || len(w.data) > sheetRoom/2 {
+		return n
 	}
-	return patience - now.Sub(w.reads[0].at), true
+	return min(n, observeBetween)
 }
 
-// change begins to observe what is written, the other sheet being empty; false if
-// that is nothing.
-func (b *backlog) change() bool {
-	if b.sheets[b.writing].left == 0 {
-		return false
-	}
-	b.writing = 1 - b.writing
-	return true
-}
-
-// observe tells the sinks of n reads, or some more.
+// observe tells the sinks of n reads, or some more; those that may not wait first.
 func (b *backlog) observe(n int) {
-	for ; n > 0 && b.served < len(b.urgent); n-- {
-		b.settle(b.urgent[b.served])
+	for n > 0 && b.served < len(b.urgent) {
+		if b.settle(b.urgent[b.served]) {
+			n--
+		}
 		b.served++
 	}
 	if b.served == len(b.urgent) {
@@ -121,7 +134,7 @@ func (b *backlog) observe(n int) {
 	r := &b.sheets[i]
 	for n > 0 && r.left > 0 {
 		if b.turn != nil && b.turn.unseen[i].n > 0 {
-			b.first(b.turn, i)
+			b.take(b.turn, i)
 			n--
 		} else {
 			b.turn = r.reads[r.next].s
@@ -130,11 +143,11 @@ func (b *backlog) observe(n int) {
 	}
 }
 
-// first observes the first read of a stream in a sheet.
-func (b *backlog) first(s *Stream, i int) {
+// take observes a stream's first read in a sheet.
+func (b *backlog) take(s *Stream, i int) {
 	r, q := &b.sheets[i], &s.unseen[i]
 	d := &r.reads[q.first]
-	s.patient = s.Sink.Observe(r.data[d.from:d.to], d.at, d.src)
+	s.when = s.Sink.Observe(r.data[d.from:d.to], d.at, d.src)
 	q.n, q.first = q.n-1, d.next
 	d.s = nil
 	if r.left--; r.left == 0 {
@@ -142,11 +155,13 @@ func (b *backlog) first(s *Stream, i int) {
 	}
 }
 
-// settle observes all of one stream.
-func (b *backlog) settle(s *Stream) {
-	for _, i := range []int{1 - b.writing, b.writing} {
+// settle observes all of one stream, and reports whether there was something.
+func (b *backlog) settle(s *Stream) (some bool) {
+	for _, i := range [...]int{1 - b.writing, b.writing} {
 		for s.unseen[i].n > 0 {
-			b.first(s, i)
+			b.take(s, i)
+			some = true
 		}
 	}
+	return some
 }

@@ -19,7 +19,7 @@ type order struct {
 	names *[]byte
 }
 
-func (o order) Observe(p []byte, at stamp.Instant, src stamp.Source) bool {
+func (o order) Observe(p []byte, at stamp.Instant, src stamp.Source) When {
 	*o.names = append(*o.names, o.name)
 	return o.sink.Observe(p, at, src)
 }
@@ -30,17 +30,15 @@ func TestBacklogObservesStreamByStream(t *testing.T) {
 	var names []byte
 	streams := make([]*Stream, 3)
 	for i := range streams {
-		streams[i] = &Stream{Sink: order{newSink(t), "abc"[i], &names}, patient: true}
+		streams[i] = &Stream{Sink: order{newSink(t), "abc"[i], &names}, when: Later}
 	}
 	for i := range 9 {
 		b.hold(streams[i%3], []byte{byte('0' + i)}, stamp.Instant(i), stamp.Kernel)
 	}
-	if b.ripe() {
-		t.Error("it is ripe before its time")
+	if b.due() {
+		t.Error("it is due before its time")
 	}
-	if !b.change() {
-		t.Fatal("there is nothing to observe")
-	}
+	b.change()
 	b.hold(streams[0], []byte("new"), 20, stamp.Kernel)
 	for _, want := range []string{"aa", "aaab", "aaabbb", "aaabbbcc", "aaabbbccc", "aaabbbccc"} {
 		b.observe(2)
@@ -55,26 +53,34 @@ func TestBacklogObservesStreamByStream(t *testing.T) {
 	}
 }
 
-// ripe: the oldest read has waited for as long as a read may.
-func TestBacklogIsRipeInTime(t *testing.T) {
-	b := backlog{crowded: true}
-	s := &Stream{Sink: newSink(t), patient: true}
-	for _, at := range []stamp.Instant{5, 7, stamp.Instant(patience) + 4} {
-		b.hold(s, []byte("x"), at, stamp.Kernel)
-		if b.ripe() {
-			t.Errorf("ripe at %d", at)
+// TestBacklogIsDueInTime: when its first read has waited for as long as a read may,
+// whether another tells or the clock does.
+func TestBacklogIsDueInTime(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		b := backlog{crowded: true}
+		s := &Stream{Sink: newSink(t), when: Later}
+		for _, at := range []stamp.Instant{5, 7, stamp.Instant(patience) + 4} {
+			b.hold(s, []byte("x"), at, stamp.Kernel)
+			if b.ripen(at); b.due() {
+				t.Errorf("due at %d", at)
+			}
 		}
-	}
-	b.hold(s, []byte("x"), stamp.Instant(patience)+5, stamp.Kernel)
-	for left := 4; left > 0; left-- {
-		if !b.ripe() {
-			t.Fatalf("not ripe with %d reads left", left)
+		left := 3
+		if last := stamp.Instant(patience) + 5; asked {
+			b.ripen(last)
+		} else {
+			b.hold(s, []byte("x"), last, stamp.Kernel)
+			left++
 		}
-		b.observe(1)
-	}
-	b.observe(1)
-	if b.ripe() {
-		t.Error("ripe when all is observed")
+		for ; left > 0; left-- {
+			if !b.due() {
+				t.Fatalf("not due with %d reads left", left)
+			}
+			b.observe(1)
+		}
+		if b.observe(1); b.due() {
+			t.Error("due when all is observed")
+		}
 	}
 }
 
@@ -86,7 +92,7 @@ func TestBacklogForgetsWhatIsSettled(t *testing.T) {
 		b.hold(s, []byte("answer"), 1, stamp.Kernel)
 		b.settle(s)
 	}
-	if b.change() {
+	if b.observe(1); b.due() {
 		t.Error("there is something to observe")
 	}
 	if n := cap(b.sheets[0].data); n > 1024 {
@@ -102,22 +108,22 @@ func TestBacklogObservesTheUrgent(t *testing.T) {
 		var names []byte
 		first := &Stream{Sink: order{newSink(t), 'f', &names}}
 		decoding := newSink(t)
-		decoding.patient = true
-		second := &Stream{Sink: order{decoding, 's', &names}, patient: true}
+		decoding.when = Later
+		second := &Stream{Sink: order{decoding, 's', &names}, when: Later}
 		b.hold(second, []byte("1"), 1, stamp.Kernel)
-		if b.ripe() == crowded {
-			t.Errorf("crowded %v: ripe is %v", crowded, !crowded)
+		if b.due() == crowded {
+			t.Errorf("crowded %v: due is %v", crowded, crowded)
 		}
 		b.hold(first, []byte("1"), 2, stamp.Kernel)
 		b.hold(first, []byte("2"), 3, stamp.Kernel)
-		for b.ripe() {
+		for b.due() {
 			b.observe(1)
 		}
 		if want := map[bool]string{true: "ff", false: "sff"}[crowded]; string(names) != want {
 			t.Errorf("crowded %v: observed %s, want %s", crowded, names, want)
 		}
-		if wait, some := b.wait(11); some != crowded || some && wait != patience-10 {
-			t.Errorf("crowded %v: got %v, %v of what waits", crowded, wait, some)
+		if left, some := b.patience(11); some != crowded || some && left != patience-10 {
+			t.Errorf("crowded %v: got %v, %v of what waits", crowded, left, some)
 		}
 	}
 }
@@ -136,7 +142,7 @@ func TestBacklogLosesNothing(t *testing.T) {
 		streams := make([]*told, 1+random.IntN(20))
 		for i := range streams {
 			k := newSink(t)
-			k.patient = random.IntN(4) > 0
+			k.when = When(random.IntN(2))
 			streams[i] = &told{Stream: &Stream{Sink: k}, sink: k}
 		}
 		at := stamp.Instant(1)
@@ -155,15 +161,11 @@ func TestBacklogLosesNothing(t *testing.T) {
 				s.want = append(s.want, p...)
 				l.hold(s.Stream, p, at, stamp.Kernel)
 			case n < 95:
-				if l.backlog.ripe() {
-					l.backlog.observe(random.IntN(40))
-				}
+				l.backlog.observe(random.IntN(40))
 			case n < 98:
 				settle(s)
 			default:
-				if !l.backlog.ripe() {
-					l.backlog.change()
-				}
+				l.backlog.ripen(at + stamp.Instant(random.Int64N(int64(2*patience))))
 			}
 		}
 		if len(l.backlog.sheets[0].data) > sheetRoom || len(l.backlog.sheets[1].data) > sheetRoom {
@@ -172,11 +174,8 @@ func TestBacklogLosesNothing(t *testing.T) {
 		for _, s := range streams {
 			settle(s)
 		}
-		l.backlog.observe(math.MaxInt)
-		if l.backlog.change() {
-			l.backlog.observe(math.MaxInt)
-		}
-		if l.backlog.ripe() {
+		l.backlog.observe(math.MaxInt) // of the urgent some are listed and have nothing
+		if _, some := l.backlog.patience(at); some || l.backlog.due() {
 			t.Error("something is left of settled streams")
 		}
 	}

@@ -55,7 +55,7 @@ func TestCrowd(t *testing.T) {
 		if i%60 == 0 {
 			_ = l.client.SetReadBuffer(4 << 10)
 		}
-		l.waits(i%3 > 0)
+		l.wants(When(i % 2))
 		wait.Go(func() {
 			r := rand.New(rand.NewPCG(2, uint64(i)))
 			for rest := body; len(rest) > 0; {
@@ -99,7 +99,7 @@ func TestACrowdWaits(t *testing.T) {
 	lines := make([]*line, crowd)
 	for i := range lines {
 		lines[i] = st.open("")
-		lines[i].waits(true)
+		lines[i].wants(Later)
 	}
 	l := lines[0]
 	say := func(text string) {

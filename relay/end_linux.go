@@ -25,14 +25,13 @@ func (l *Loop) fail(s *Stream, err error) {
 	}
 }
 
-// finish takes a stream out of the loop; what was forwarded of it is observed
-// first, and nothing of others: their tokens may be ready.
+// finish takes a stream out of the loop. What was forwarded of it is observed when its
+// end is told: the tokens of others may be ready.
 func (l *Loop) finish(s *Stream, end End) {
 	end.At = stamp.Now()
 	if s.stage == waiting {
 		end.Sent, end.Retries = s.x.Pending.Sent, s.x.Pending.Retries
 	}
-	l.backlog.settle(s)
 	s.over = true
 	l.mu.Lock()
 	s.live = false

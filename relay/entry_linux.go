@@ -13,7 +13,7 @@ func (l *Loop) Carry(s *Stream, head []byte) {
 	s.up, s.down = &socket{raw: s.Up.Raw, s: s}, &socket{raw: s.Down, s: s, client: true}
 	data, over, end := l.begin(s, head, nil)
 	if len(data) > 0 {
-		s.patient = s.Sink.Observe(data, s.Up.At, s.Up.Source)
+		s.when = s.Sink.Observe(data, s.Up.At, s.Up.Source)
 	}
 	if !over {
 		over, end = l.add(s)

@@ -198,10 +198,21 @@ func (l *Loop) push(s *Stream) {
 	}
 }
 
+// muchAtOnce is the size from which on a read is no token but a piece of a large
+// body. Held back, it would push out what waits.
+const muchAtOnce = 16 << 10
+
 // hold keeps what was forwarded, to be observed later. Where there is no more room all
-// of the sheet before is observed now.
+// that is due is observed now.
 func (l *Loop) hold(s *Stream, data []byte, at stamp.Instant, src stamp.Source) {
-	if !l.backlog.fits(len(data)) {
+	switch {
+	case s.when == Never:
+		return
+	case len(data) >= muchAtOnce:
+		l.backlog.settle(s)
+		s.when = s.Sink.Observe(data, at, src)
+		return
+	case !l.backlog.fits(len(data)):
 		l.backlog.observe(math.MaxInt)
 		l.backlog.change()
 	}

@@ -342,7 +342,7 @@ func (l *Loop) head(s *Stream) {
 	}
 	s.Up, s.Last, s.stage = up, last, inBody
 	s.quiet = max(s.quiet, at)
-	x.Pending, x.Request, x.Early = nil, nil, nil
+	x.Pending, x.pending, x.Request, x.Early = nil, upstream.Pending{}, nil, nil
 	data, over, end := l.begin(s, head, l.spans)
 	if len(data) > 0 {
 		l.hold(s, data, at, src)
@@ -367,6 +367,7 @@ func (l *Loop) back(s *Stream, err error) {
 	s.live = false
 	l.open--
 	l.mu.Unlock()
+	x.pending.Room = nil // it is the loop's
 	early := x.Early
 	x.Request, x.Early, s.up, s.down = nil, nil, nil, nil
 	l.front.Serve(s.Down, early, x)

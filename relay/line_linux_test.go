@@ -226,10 +226,10 @@ func queuedOf(t *testing.T, c *net.TCPConn, which uint) (n int) {
 
 // sink keeps what a stream's loop tells.
 type sink struct {
-	t       *testing.T
-	pass    func(upstream.Field) bool // the trailer fields that pass; nil: all
-	over    chan End
-	patient bool
+	t    *testing.T
+	pass func(upstream.Field) bool // the trailer fields that pass; nil: all
+	over chan End
+	when When // what Observe returns
 
 	mu    sync.Mutex
 	data  []byte
@@ -239,7 +239,7 @@ type sink struct {
 
 func newSink(t *testing.T) *sink { return &sink{t: t, over: make(chan End, 1)} }
 
-func (k *sink) Observe(p []byte, at stamp.Instant, _ stamp.Source) bool {
+func (k *sink) Observe(p []byte, at stamp.Instant, _ stamp.Source) When {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ended {
@@ -249,7 +249,7 @@ func (k *sink) Observe(p []byte, at stamp.Instant, _ stamp.Source) bool {
 		k.t.Errorf("%.20q: its stamp is %v before the one before", p, k.at[n-1].Sub(at))
 	}
 	k.data, k.at = append(k.data, p...), append(k.at, at)
-	return k.patient
+	return k.when
 }
 
 func (k *sink) Trailer(fields []upstream.Field) (lines []byte) {
@@ -271,11 +271,11 @@ func (k *sink) Ended(end End) {
 	k.over <- end
 }
 
-// waits says what Observe returns from now on.
-func (k *sink) waits(patient bool) {
+// wants says when it is to observe from now on.
+func (k *sink) wants(when When) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.patient = patient
+	k.when = when
 }
 
 // end waits for the stream's end.

@@ -24,9 +24,6 @@ const (
 	receiveRoom = 64 << 10
 	// ready is the most sockets that one wait reports.
 	ready = 256
-	// observeAtOnce is the number of reads observed between two looks at the
-	// sockets when nothing was ready, and their time has come: some 20 µs.
-	observeAtOnce = 16
 	// requestsAtOnce is how many requests are begun between two looks at the
 	// sockets: some 20 µs each.
 	requestsAtOnce = 8
@@ -179,7 +176,7 @@ func (l *Loop) run() {
 	for turns := 1; ; turns++ {
 		n := l.poll(events)
 		if n == 0 {
-			if l.backlog.ripe() {
+			if l.backlog.due() {
 				l.backlog.observe(observeAtOnce)
 				continue
 			}
@@ -193,15 +190,14 @@ func (l *Loop) run() {
 		}
 		if turns%turnsAtOnce == 0 {
 			runtime.Gosched()
+			l.backlog.ripen(stamp.Now()) // though none of those that are ready is a stream
 		}
 		due, closed := l.look(events[:n])
 		if closed {
 			break
 		}
 		l.touch()
-		if l.backlog.ripe() {
-			l.backlog.observe(n) // as many as may have come
-		}
+		l.backlog.observe(l.backlog.share(n))
 		// A share of them, so that they do not grow where something is always ready.
 		l.tell(len(l.ends) / tellShare)
 		if due {
@@ -249,6 +245,7 @@ const tellShare = 16
 func (l *Loop) tell(n int) {
 	for ; n > 0 && l.told < len(l.ends); n-- {
 		e := &l.ends[l.told]
+		l.backlog.settle(e.s)
 		e.s.Sink.Ended(e.end)
 		*e = ended{}
 		l.told++

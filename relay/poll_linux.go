@@ -53,7 +53,8 @@ func (l *Loop) poll(events []unix.EpollEvent) int {
 	return int(n)
 }
 
-// wait waits for one; −1 when the set is broken. Where the pause before was short
+// wait waits for one; 0 when the backlog is due before one comes, −1 when the set is
+// broken. Where the pause before was short
 // it sleeps in a system call that the scheduler does not know of, which keeps the
 // processor. A longer pause is waited for in the runtime's poller, which hears of this
 // set meanwhile, and no longer: each event would wake a thread there. In a
@@ -66,12 +67,11 @@ func (l *Loop) wait() int {
 		}
 	}
 	begun := stamp.Now()
-	left, some := l.backlog.wait(begun)
-	if some && left <= 0 {
-		l.backlog.change()
+	l.backlog.ripen(begun)
+	if l.backlog.due() {
 		return 0
 	}
-	if some {
+	if left, some := l.backlog.patience(begun); some {
 		// Without a deadline, which cannot be, it waits for the next event.
 		_ = l.file.SetReadDeadline(time.Now().Add(left))
 		defer func() { _ = l.file.SetReadDeadline(time.Time{}) }()

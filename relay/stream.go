@@ -34,9 +34,9 @@ type Front interface {
 // Sink is told what becomes of a stream, by the loop. Its methods must not block.
 type Sink interface {
 	// Observe gets the body's bytes without their framing, after they were sent,
-	// or could not be. They are valid during the call. It reports whether what
-	// follows may be told half a second late.
-	Observe(p []byte, at stamp.Instant, src stamp.Source) (patient bool)
+	// or could not be. They are valid during the call. It says when it wants what
+	// follows.
+	Observe(p []byte, at stamp.Instant, src stamp.Source) When
 	// Trailer returns what the client gets of the body's trailer fields, in
 	// lines with their CRLF.
 	Trailer(fields []upstream.Field) []byte
@@ -45,6 +45,15 @@ type Sink interface {
 	// Serve.
 	Ended(End)
 }
+
+// When is how soon a Sink wants what was forwarded.
+type When uint8
+
+const (
+	Soon  When = iota // when no socket has more, or a few reads later
+	Later             // up to half a second later than that
+	Never
+)
 
 // Answer is the Sink of an exchange.
 type Answer interface {
@@ -104,7 +113,7 @@ type Stream struct {
 	ending   error // of a Cancel that came before; guarded by its mu
 
 	over    bool     // it has ended, or was given to Serve
-	patient bool     // what comes may wait to be observed
+	when    When     // what comes is to be observed
 	unseen  [2]queue // reads of it that are not yet observed, by the backlog's sheet
 	stage   stage
 	quiet   stamp.Instant // since when the engine is silent

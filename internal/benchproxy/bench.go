@@ -51,9 +51,9 @@ var fewStreams = map[string]bool{"1": true, "16": true}
 // than one round.
 const largeRounds = 3
 
-// wideStreams are the configurations before which our proxies start anew: what one
-// keeps of earlier load, the records of streams that are over above all, is not these
-// streams' memory.
+// wideStreams are the configurations before which all proxies start anew: what one
+// keeps of earlier load, of ours the records of streams that are over above all, is
+// not these streams' memory.
 var wideStreams = map[string]bool{"1000w": true, "5000w": true}
 
 // target is an argument of the yard's scripts.
@@ -67,7 +67,7 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	names, addrs := []string{"emitter"}, []string{strings.TrimPrefix(emitter, "http://")}
+	names, addrs := []string{}, []string{strings.TrimPrefix(emitter, "http://")}
 	for _, p := range peers {
 		names, addrs = append(names, p.name), append(addrs, strings.TrimPrefix(p.url, "http://"))
 	}
@@ -79,22 +79,30 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 		return err
 	}
 	defer unlock()
-	down, err := b.up(ctx, names...)
+	down, err := b.up(ctx, "emitter")
 	if err != nil {
 		return err
 	}
 	defer down()
 	var running []*yard.Program
+	peersDown := func() {}
 	stop := func() {
 		for _, p := range running {
 			p.Stop(syscall.SIGTERM)
 		}
 		running = nil
+		peersDown()
+		peersDown = func() {}
 	}
-	defer stop()
+	defer func() { stop() }()
 	var targets []target
 	start := func() error {
 		stop()
+		var err error
+		if peersDown, err = b.up(ctx, names...); err != nil {
+			peersDown = func() {} // it has ended them
+			return err
+		}
 		targets = nil
 		for _, o := range own {
 			p, err := b.start(ctx, emitter, o.data, o.flags...)

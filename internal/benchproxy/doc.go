@@ -5,8 +5,8 @@
 //  2. the emitter, the peers and three proxies of ours are started: ours, with
 //     everything on; ours-nodetect, without the search for repetition, whose
 //     memory is that of a stream alone; ours-unobserved, which forwards the same
-//     streams under a path that it does not take for one of an engine. They start
-//     anew before each load of a thousand streams and more, whose memory counts,
+//     streams under a path that it does not take for one of an engine. All
+//     proxies start anew before each load of a thousand streams and more,
 //  3. the yard's scripts run them in turn, round by round, beside the way without
 //     a proxy; who comes first changes with the round (bench.go),
 //  4. medians are printed with their ratio to nginx (table.go), then each bar

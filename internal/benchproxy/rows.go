@@ -116,9 +116,10 @@ func over(rows []row, base string, of func(row) float64) func(row) float64 {
 
 func added(rows []row, of func(row) float64) func(row) float64 { return over(rows, "direct", of) }
 
-// kb is what a stream takes of a proxy's memory at the peak. Counted from what
-// the process had before its first load of the whole run: a runtime that keeps
-// the memory of the run before would else seem to need none for this one.
+// kb is what a stream takes of a proxy's memory at the peak. Counted from the least
+// that the proxy had before a load, in a process that had just been started: a
+// runtime that keeps the memory of the run before would else seem to need none for
+// this one.
 func kb(all []row) func(row) float64 {
 	idle := map[string]float64{}
 	for _, r := range all {
