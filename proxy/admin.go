@@ -178,7 +178,7 @@ func (l *recordLines) Read(p []byte) (int, error) {
 		}
 		rec := *l.items[0].record
 		if l.events {
-			rec.EventLog = l.items[0].log
+			rec.EventLog = unpack(l.items[0].log)
 		}
 		l.items = l.items[1:]
 		l.line = append(rec.Append(l.line[:0]), '\n')

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -281,14 +283,22 @@ func TestRing(t *testing.T) {
 	}
 	r = newRing("e", 1000, 10_000)
 	for range 20 {
-		r.put(&stream.Record{}, make([][3]int64, 50))
+		r.put(&stream.Record{}, make([][3]int64, 400))
 	}
 	if items, _, _ = r.since(""); len(items) != 4 || r.bytes > 10_000 {
 		t.Errorf("bounded by bytes: got %d records of %d bytes, want 4 of at most 10000", len(items), r.bytes)
 	}
-	r.put(&stream.Record{Seq: 7}, make([][3]int64, 5000))
+	log := make([][3]int64, 5000)
+	for i := range log {
+		log[i] = [3]int64{int64(i-7) * 1e10, int64(i % 3), int64(i % 2)}
+	}
+	log[17] = [3]int64{math.MinInt64 / 2, math.MaxInt32, 1}
+	r.put(&stream.Record{Seq: 7}, log)
 	if items, _, _ = r.since(""); len(items) != 1 {
 		t.Errorf("a record over the bound: got %d records, want it alone", len(items))
+	}
+	if got := unpack(items[0].log); !slices.Equal(got, log) {
+		t.Error("its event log is not the one that was put")
 	}
 	if len(r.items) > 200 {
 		t.Errorf("the slice behind the ring has %d entries", len(r.items))
