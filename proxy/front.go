@@ -69,6 +69,7 @@ func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 	c := &carried{x: x, loop: f.loop, front: f, last: plain.last}
 	out = &relay.Exchange{To: be.client, User: p.cfg.UserStamps, Method: req.Method, Answer: c}
 	out.StayHalfClosed = p.cfg.KeepHalfClosed
+	// The request as it came, and behind it as it is sent, in one piece of memory.
 	both := append(make([]byte, 0, 2*len(b)+requestRoom), b...)
 	out.Early = both[:len(b):len(b)]
 	if out.Addr, ok = be.client.Direct(); ok {

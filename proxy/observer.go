@@ -90,8 +90,7 @@ const (
 const maxLog = 1 << 18
 
 func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *observer {
-	options := p.options
-	options.Dialect = dialect
+	options := p.meterOptions(dialect)
 	o, used := p.observers.Get().(*observer)
 	switch {
 	case !used:
@@ -106,15 +105,19 @@ func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *o
 	return o
 }
 
+func (p *Proxy) meterOptions(dialect wire.Dialect) stream.Options {
+	options := p.options
+	options.Dialect = dialect
+	return options
+}
+
 // recycle lets another request have the observer. Nothing refers to it any more but
 // its exchange, which is not among the open ones.
 func (o *observer) recycle() {
 	if o.blind.Load() {
 		return // after a panic its state is unknown
 	}
-	options := o.p.options
-	options.Dialect = o.dialect
-	o.meter.Reset(options) // it lets go of what only a long stream needs
+	o.meter.Reset(o.p.meterOptions(o.dialect)) // it lets go of what only a long stream needs
 	o.cold = cold{dialect: o.dialect, steps: o.steps[:0]}
 	o.p.observers.Put(o)
 }

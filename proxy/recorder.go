@@ -12,7 +12,6 @@ import (
 
 // kept is a record in the ring. Nothing in it changes after put.
 type kept struct {
-	seq    uint64
 	record *stream.Record
 	// log is the record's event_log, packed; kept apart since a reader has to ask
 	// for it.
@@ -74,7 +73,6 @@ func (r *ring) put(rec *stream.Record, log [][3]int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seq++
-	k.seq = r.seq
 	r.items = append(r.items, k)
 	r.bytes += k.size()
 	for len(r.items)-r.head > 1 && (len(r.items)-r.head > r.maxCount || r.bytes > r.maxBytes) {

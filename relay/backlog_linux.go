@@ -88,14 +88,14 @@ func (b *backlog) hold(s *Stream, data []byte, at stamp.Instant, src stamp.Sourc
 
 // ripen begins to observe what is written if it has waited for long enough by now.
 func (b *backlog) ripen(now stamp.Instant) {
-	if left, some := b.patience(now); some && left <= 0 && b.sheets[1-b.writing].left == 0 {
+	if left, some := b.remaining(now); some && left <= 0 && b.sheets[1-b.writing].left == 0 {
 		b.change()
 	}
 }
 
-// patience is how much longer what is written may wait; ok is false if that is
+// remaining is how much longer what is written may wait; ok is false if that is
 // nothing.
-func (b *backlog) patience(now stamp.Instant) (d time.Duration, ok bool) {
+func (b *backlog) remaining(now stamp.Instant) (d time.Duration, ok bool) {
 	w := &b.sheets[b.writing]
 	return patience - now.Sub(w.since), w.left > 0
 }

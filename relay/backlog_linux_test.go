@@ -122,7 +122,7 @@ func TestBacklogObservesTheUrgent(t *testing.T) {
 		if want := map[bool]string{true: "ff", false: "sff"}[crowded]; string(names) != want {
 			t.Errorf("crowded %v: observed %s, want %s", crowded, names, want)
 		}
-		if left, some := b.patience(11); some != crowded || some && left != patience-10 {
+		if left, some := b.remaining(11); some != crowded || some && left != patience-10 {
 			t.Errorf("crowded %v: got %v, %v of what waits", crowded, left, some)
 		}
 	}
@@ -175,7 +175,7 @@ func TestBacklogLosesNothing(t *testing.T) {
 			settle(s)
 		}
 		l.backlog.observe(math.MaxInt) // of the urgent some are listed and have nothing
-		if _, some := l.backlog.patience(at); some || l.backlog.due() {
+		if _, some := l.backlog.remaining(at); some || l.backlog.due() {
 			t.Error("something is left of settled streams")
 		}
 	}

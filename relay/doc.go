@@ -12,10 +12,10 @@
 //  3. send it to the client, byte for byte, framing included;
 //  4. begin the requests that have come, as the Front decides: it is shown what a
 //     client has sent, and returns an Exchange, or takes the client away;
-//  5. when no socket has more, and only then, tell the streams' sinks what was
-//     forwarded, so that they can parse it: the tokens of a decode step are all
-//     ahead of the parsing of any. Where many streams are open, half a second's
-//     worth of one is told together;
+//  5. when no socket has more, or a few reads at a time, tell the streams' sinks
+//     what was forwarded, so that they can parse it: the tokens that were ready
+//     together are all ahead of the parsing of any. Where many streams are open,
+//     half a second's worth of one is told together;
 //  6. after that, tell the sinks of the streams that have ended.
 //
 // What the loop is not made for it gives to Front.Serve, with what has been read,

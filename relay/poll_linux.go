@@ -71,7 +71,7 @@ func (l *Loop) wait() int {
 	if l.backlog.due() {
 		return 0
 	}
-	if left, some := l.backlog.patience(begun); some {
+	if left, some := l.backlog.remaining(begun); some {
 		// Without a deadline, which cannot be, it waits for the next event.
 		_ = l.file.SetReadDeadline(time.Now().Add(left))
 		defer func() { _ = l.file.SetReadDeadline(time.Time{}) }()

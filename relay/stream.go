@@ -52,7 +52,7 @@ type When uint8
 const (
 	Soon  When = iota // when no socket has more, or a few reads later
 	Later             // up to half a second later than that
-	Never
+	Never             // it is not copied either
 )
 
 // Answer is the Sink of an exchange.

@@ -67,9 +67,9 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	names, addrs := []string{}, []string{strings.TrimPrefix(emitter, "http://")}
+	addrs := []string{strings.TrimPrefix(emitter, "http://")}
 	for _, p := range peers {
-		names, addrs = append(names, p.name), append(addrs, strings.TrimPrefix(p.url, "http://"))
+		addrs = append(addrs, strings.TrimPrefix(p.url, "http://"))
 	}
 	for _, o := range own {
 		addrs = append(addrs, o.data)
@@ -84,44 +84,9 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 		return err
 	}
 	defer down()
-	var running []*yard.Program
-	peersDown := func() {}
-	stop := func() {
-		for _, p := range running {
-			p.Stop(syscall.SIGTERM)
-		}
-		running = nil
-		peersDown()
-		peersDown = func() {}
-	}
-	defer func() { stop() }()
-	var targets []target
-	start := func() error {
-		stop()
-		var err error
-		if peersDown, err = b.up(ctx, names...); err != nil {
-			peersDown = func() {} // it has ended them
-			return err
-		}
-		targets = nil
-		for _, o := range own {
-			p, err := b.start(ctx, emitter, o.data, o.flags...)
-			if err != nil {
-				return err
-			}
-			running = append(running, p)
-			targets = append(targets, target{fmt.Sprintf("%s=http://%s%s=%d", o.name, o.data, o.path, p.PID()), o.few})
-		}
-		for _, p := range peers {
-			pid, err := b.pid(p.name)
-			if err != nil {
-				return err
-			}
-			targets = append(targets, target{p.name + "=" + p.url + "=" + pid, true})
-		}
-		return nil
-	}
-	if err := start(); err != nil {
+	targets, stop, err := b.proxies(ctx)
+	defer func() { stop() }() // those that run then
+	if err != nil {
 		return err
 	}
 	for _, f := range []string{b.streams(), b.short()} {
@@ -143,7 +108,8 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 		for _, conf := range confs {
 			fmt.Fprintf(b.log, "round %d of %d: %s streams\n", round, s.rounds, conf)
 			if wideStreams[conf] {
-				if err := start(); err != nil {
+				stop()
+				if targets, stop, err = b.proxies(ctx); err != nil {
 					return err
 				}
 			}
@@ -173,6 +139,44 @@ func (b *bench) measure(ctx context.Context, s settings) error {
 		}
 	}
 	return nil
+}
+
+// proxies starts ours and the peers; stop ends those that were started, also after an
+// error.
+func (b *bench) proxies(ctx context.Context) (targets []target, stop func(), err error) {
+	var names []string
+	var running []*yard.Program
+	down := func() {}
+	stop = func() {
+		for _, p := range running {
+			p.Stop(syscall.SIGTERM)
+		}
+		down()
+	}
+	for _, p := range peers {
+		names = append(names, p.name)
+	}
+	ended, err := b.up(ctx, names...)
+	if err != nil {
+		return nil, stop, err
+	}
+	down = ended
+	for _, o := range own {
+		p, err := b.start(ctx, emitter, o.data, o.flags...)
+		if err != nil {
+			return nil, stop, err
+		}
+		running = append(running, p)
+		targets = append(targets, target{fmt.Sprintf("%s=http://%s%s=%d", o.name, o.data, o.path, p.PID()), o.few})
+	}
+	for _, p := range peers {
+		pid, err := b.pid(p.name)
+		if err != nil {
+			return nil, stop, err
+		}
+		targets = append(targets, target{p.name + "=" + p.url + "=" + pid, true})
+	}
+	return targets, stop, nil
 }
 
 // turn is the order of a round: each begins with the next one, so that no proxy
