@@ -111,13 +111,24 @@ func (p *Proxy) meterOptions(dialect wire.Dialect) stream.Options {
 	return options
 }
 
+// What an observer may keep for the next request. Short ones come in thousands, and
+// keep less; if long ones left theirs, each observer would in time hold as much as the
+// longest that it ever had.
+const (
+	keepState = 8 << 10
+	keepSteps = 8
+)
+
 // recycle lets another request have the observer. Nothing refers to it any more but
 // its exchange, which is not among the open ones.
 func (o *observer) recycle() {
 	if o.blind.Load() {
 		return // after a panic its state is unknown
 	}
-	o.meter.Reset(o.p.meterOptions(o.dialect)) // it lets go of what only a long stream needs
+	o.meter.Reset(o.p.meterOptions(o.dialect))
+	if o.meter.Kept() > keepState || cap(o.steps) > keepSteps {
+		return
+	}
 	o.cold = cold{dialect: o.dialect, steps: o.steps[:0]}
 	o.p.observers.Put(o)
 }

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,32 +34,73 @@ func ofObserver(o *observer, body string) string {
 	return fmt.Sprintf("%+v\n%s\n%s", open, end, rec.Append(nil))
 }
 
-// An observer that another request has had tells the same as a new one.
-func TestRecycledObserver(t *testing.T) {
-	delta := func(choice int, field, text, finish string) string {
-		return fmt.Sprintf(`data: {"id":"x","model":"m","choices":[{"index":%d,"delta":{%q:%q},"finish_reason":%s}]}`+"\n\n", choice, field, text, finish)
-	}
-	bodies := map[string]string{
-		"plain":       delta(0, "content", "one", "null") + delta(0, "content", " two", `"stop"`) + "data: [DONE]\n\n",
-		"two choices": delta(0, "reasoning_content", "hm", "null") + delta(1, "content", "a", "null") + delta(0, "content", "b", "null") + delta(1, "content", "c", `"length"`),
-		"looping":     strings.Repeat(delta(0, "content", "round and round it goes. ", "null"), 200),
-		"failed":      delta(0, "content", "a", "null") + `data: {"error":{"message":"boom","type":"internal"}}` + "\n\n",
-		"half":        delta(0, "content", "a", "null") + `data: {"id":`,
-		"nothing":     "",
-	}
+// delta is an event of a chat.
+func delta(choice int, field, text, finish string) string {
+	return fmt.Sprintf(`data: {"id":"x","model":"m","choices":[{"index":%d,"delta":{%q:%q},"finish_reason":%s}]}`+"\n\n", choice, field, text, finish)
+}
+
+// recycling is a proxy that serves nobody.
+func recycling(t *testing.T) *Proxy {
 	p, err := New(Config{Upstreams: []string{"http://engine:80"}, ModelsEvery: -1, Models: []string{"m"}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := p.Shutdown(t.Context()); err != nil {
+	t.Cleanup(func() {
+		if err := p.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return p
+}
+
+// What a long stream needs is not kept: each observer would come to hold as much as
+// the longest that it ever had.
+func TestLongStreamIsNotKept(t *testing.T) {
+	for name, body := range map[string]func(i int) string{
+		"a long text":    func(i int) string { return delta(0, "content", strconv.Itoa(i*i)+" ", "null") },
+		"many instants":  func(int) string { return delta(0, "content", "a", "null") },
+		"many choices":   func(i int) string { return delta(i%64, "content", "a", "null") },
+		"more than text": func(int) string { return delta(0, "content", strings.Repeat("a b ", 1<<10), "null") },
+	} {
+		p := recycling(t)
+		var long strings.Builder
+		for i := range 3000 {
+			long.WriteString(body(i))
+		}
+		o := p.newObserver("id", "chat", "engine:80", wire.Chat)
+		ofObserver(o, long.String())
+		o.recycle()
+		for range 2 {
+			again := p.newObserver("id", "chat", "engine:80", wire.Chat)
+			if again == o {
+				t.Errorf("%s: an observer of %d bytes is kept", name, o.meter.Kept())
+			}
+			ofObserver(again, delta(0, "content", "short", `"stop"`)+"data: [DONE]\n\n")
+			if n := again.meter.Kept(); n > keepState {
+				t.Errorf("a short stream leaves %d bytes: more than is kept, %d", n, keepState)
+			}
+		}
+	}
+}
+
+// An observer that another request has had tells the same as a new one.
+func TestRecycledObserver(t *testing.T) {
+	bodies := map[string]string{
+		"plain":       delta(0, "content", "one", "null") + delta(0, "content", " two", `"stop"`) + "data: [DONE]\n\n",
+		"two choices": delta(0, "reasoning_content", "hm", "null") + delta(1, "content", "a", "null") + delta(0, "content", "b", "null") + delta(1, "content", "c", `"length"`),
+		"looping":     strings.Repeat(delta(0, "content", "round and round it goes. ", "null"), 60),
+		"failed":      delta(0, "content", "a", "null") + `data: {"error":{"message":"boom","type":"internal"}}` + "\n\n",
+		"half":        delta(0, "content", "a", "null") + `data: {"id":`,
+		"nothing":     "",
+	}
+	p := recycling(t)
 	begin := func() *observer { return p.newObserver("id", "chat", "engine:80", wire.Chat) }
 	want := map[string]string{}
 	for name, body := range bodies {
 		want[name] = ofObserver(begin(), body)
+	}
+	if !strings.Contains(want["looping"], `"loops":[{"verdict":`) {
+		t.Errorf("no loop is found in what loops: %s", want["looping"])
 	}
 	for before, first := range bodies {
 		for name, body := range bodies {

@@ -113,10 +113,7 @@ func TestMeterLetsGo(t *testing.T) {
 		t.Fatalf("%d detectors, want 2", n)
 	}
 	m.Reset(o)
-	state := 0
-	for _, loop := range m.free {
-		state += loop.Memory()
-	}
+	state := memoryOf(m.free)
 	if len(m.free) != 1 || state > keepState {
 		t.Errorf("%d detectors of %d bytes are kept, want one of at most %d", len(m.free), state, keepState)
 	}

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"unsafe"
+
 	"github.com/streamgauge/streamgauge/detect"
 	"github.com/streamgauge/streamgauge/hist"
 	"github.com/streamgauge/streamgauge/stamp"
@@ -153,6 +155,21 @@ func (m *Meter) Reset(o Options) {
 		detectors: detectors, free: free,
 		model: m.model[:0], text: m.text[:0],
 	}
+}
+
+// Kept is about how many bytes the last streams have left beside the Meter itself,
+// just after a Reset: a long text leaves much.
+func (m *Meter) Kept() int {
+	size := sizeOf(m.log) + sizeOf(m.choices) + sizeOf(m.detectors)
+	for _, c := range [...]*counts{&m.ledger.chars, &m.ledger.ids, &m.ledger.logprobs} {
+		size += sizeOf(c.small) + sizeOf(c.large)
+	}
+	return size + sizeOf(m.ledger.usage) + sizeOf(m.ledger.native) + sizeOf(m.model) + sizeOf(m.text) + memoryOf(m.free)
+}
+
+func sizeOf[S ~[]T, T any](s S) int {
+	var one T
+	return cap(s) * int(unsafe.Sizeof(one))
 }
 
 // RequestReceived notes when the last byte of the client's request was read.

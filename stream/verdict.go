@@ -69,10 +69,7 @@ const (
 // releaseDetectors returns the detectors that the next stream, judged by
 // limits, can use.
 func (m *Meter) releaseDetectors(limits detect.Limits) []*detect.Loop {
-	free, state := m.free, 0
-	for _, loop := range free {
-		state += loop.Memory()
-	}
+	free, state := m.free, memoryOf(m.free)
 	for i := range m.detectors {
 		loop := m.detectors[i].loop
 		if state += loop.Memory(); len(free) < keepDetectors && state <= keepState {
@@ -85,6 +82,13 @@ func (m *Meter) releaseDetectors(limits detect.Limits) []*detect.Loop {
 		return nil
 	}
 	return free
+}
+
+func memoryOf(loops []*detect.Loop) (n int) {
+	for _, loop := range loops {
+		n += loop.Memory()
+	}
+	return n
 }
 
 // actingVerdict is the kind of the first acting verdict, "" without one.
