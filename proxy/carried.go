@@ -144,6 +144,7 @@ func (r *relays) close() {
 
 // carried is an exchange whose response an event loop carries.
 type carried struct {
+	obs   *observer // of x, until that is over
 	x     *exchange
 	loop  *relay.Loop
 	front *front // of an exchange that the loop has had from its request on
@@ -162,7 +163,7 @@ func (x *exchange) carry(ctx *fasthttp.RequestCtx, client *clientConn) bool {
 	if loop == nil {
 		return false
 	}
-	c := &carried{x: x, loop: loop, s: new(relay.Stream), last: ctx.Request.Header.ConnectionClose()}
+	c := &carried{x: x, obs: x.obs, loop: loop, s: new(relay.Stream), last: ctx.Request.Header.ConnectionClose()}
 	head := c.head(make([]byte, 0, 1<<10), &x.resp.Head, true)
 	// Before the engine's side: without a descriptor for it the stream must go
 	// the ordinary way.
@@ -240,7 +241,7 @@ func (c *carried) cancel() { c.loop.Cancel(c.s, c.x.halt.cause()) }
 // Observe meters what was forwarded. From the first token on it can wait: until then
 // other streams, which count those that are decoding, wait for it.
 func (c *carried) Observe(p []byte, at stamp.Instant, src stamp.Source) relay.When {
-	o := c.x.obs
+	o := c.obs
 	if o == nil {
 		return relay.Never
 	}
@@ -269,7 +270,7 @@ const briefEvents = 256
 // Ended closes the exchange: beside the loop if its record takes time, or must wait
 // for the scan of its request.
 func (c *carried) Ended(end relay.End) {
-	if o := c.x.obs; o != nil && (o.model.Load() == nil || o.events.Load() > briefEvents) {
+	if o := c.obs; o != nil && (o.model.Load() == nil || o.events.Load() > briefEvents) {
 		c.x.p.closer.close(c, end)
 		return
 	}

@@ -30,8 +30,16 @@ const headRoom = 4 << 10
 // requestRoom is how much longer a request may be when it is passed on, as a rule.
 const requestRoom = 128
 
+// plainExchange is all of an exchange that the loop carries out, in one piece of
+// memory: a token that comes needs each of them.
+type plainExchange struct {
+	exchange
+	carried carried
+	relayed relay.Exchange
+}
+
 // Request begins the exchange of a plain request.
-func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
+func (f *front) Request(client *stamp.Raw, b, room []byte) (out *relay.Exchange) {
 	p := f.p
 	plain, ok := readPlain(b, f.fields[:0])
 	if !ok || plain.size > p.cfg.MaxHeader || len(plain.body) > p.cfg.BufferBody || int64(len(plain.body)) > p.cfg.MaxBody {
@@ -40,7 +48,8 @@ func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 	head := &plain.head
 	f.fields = head.fields
 	received, _ := client.Stamp()
-	x := p.newExchange(head.uri, plain.method, received)
+	all := new(plainExchange)
+	x := p.begin(&all.exchange, head.uri, plain.method, received)
 	if p.access != nil {
 		x.client = client.Peer()
 	}
@@ -58,7 +67,7 @@ func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 	}()
 	x.pickBackend(nil)
 	be := x.backend
-	req := upstream.Request{Method: string(plain.method), Header: head.fields, Target: head.target(be.prefix)}
+	req := upstream.Request{Method: x.method, Header: head.fields, Target: head.target(be.prefix)}
 	if head.sized {
 		req.Body = plain.body
 	}
@@ -66,15 +75,17 @@ func (f *front) Request(client *stamp.Raw, b []byte) (out *relay.Exchange) {
 	if x.obs != nil {
 		x.obs.watch.bytes = int64(len(plain.body))
 	}
-	c := &carried{x: x, loop: f.loop, front: f, last: plain.last}
-	out = &relay.Exchange{To: be.client, User: p.cfg.UserStamps, Method: req.Method, Answer: c}
+	c := &all.carried
+	*c = carried{x: x, obs: x.obs, loop: f.loop, front: f, last: plain.last}
+	out = &all.relayed
+	out.To, out.User, out.Method, out.Answer = be.client, p.cfg.UserStamps, req.Method, c
 	out.StayHalfClosed = p.cfg.KeepHalfClosed
 	// The request as it came, and behind it as it is sent, in one piece of memory.
-	both := append(make([]byte, 0, 2*len(b)+requestRoom), b...)
-	out.Early = both[:len(b):len(b)]
+	both := append(slices.Grow(room, 2*len(b)+requestRoom), b...)
+	out.Early, out.Room = both[:len(b):len(b)], both
 	if out.Addr, ok = be.client.Direct(); ok {
 		if request, err := be.client.AppendRequest(both, &req); err == nil {
-			out.Request = request[len(b):]
+			out.Request, out.Room = request[len(b):], request
 		}
 	}
 	c.s = &out.Stream

@@ -27,7 +27,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	x := client.begun
 	client.begun = nil
 	if x == nil {
-		x = p.newExchange(ctx.Request.Header.RequestURI(), ctx.Method(), stamp.Now())
+		x = p.begin(new(exchange), ctx.Request.Header.RequestURI(), ctx.Method(), stamp.Now())
 		x.client = ctx.RemoteAddr()
 		if !p.admit(x) {
 			x.refuse(ctx, faultDraining, stream.Cause{Kind: stream.Drained})
@@ -48,8 +48,10 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-func (p *Proxy) newExchange(uri, method []byte, received stamp.Instant) *exchange {
-	return &exchange{p: p, route: metrics.Route(uri), received: received, method: knownMethod(method)}
+// begin sets up an exchange that is zero.
+func (p *Proxy) begin(x *exchange, uri, method []byte, received stamp.Instant) *exchange {
+	x.p, x.route, x.received, x.method = p, metrics.Route(uri), received, knownMethod(method)
+	return x
 }
 
 // panicked notes a panic in what serves a request.
@@ -164,7 +166,7 @@ func (x *exchange) observe(req *upstream.Request, head *requestHead, body []byte
 	if id == "" {
 		id = x.p.newID()
 	}
-	o := x.p.newObserver(id, x.route, x.backend.name, dialect)
+	o := x.p.newObserver(id, x.route, &x.backend.name, dialect)
 	x.obs = o
 	if len(body) <= inlineFacts {
 		o.learn(body)
@@ -214,7 +216,7 @@ func (x *exchange) send(req *upstream.Request, head *requestHead) error {
 			return err
 		}
 		if x.obs != nil {
-			x.obs.moved(x.backend.name)
+			x.obs.moved(&x.backend.name)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func talks(b *testing.B, n, events int) ([]talk, stamp.Instant) {
 	at := stamp.Now()
 	all := make([]talk, n)
 	for i := range all {
-		o := p.newObserver(fmt.Sprintf("id-%d", i), "chat", "engine:80", wire.Chat)
+		o := p.newObserver(fmt.Sprintf("id-%d", i), "chat", &engineName, wire.Chat)
 		o.learn([]byte(chatBody))
 		o.sentAt(at)
 		o.meter.Headers(200, at)

@@ -89,7 +89,8 @@ const (
 // maxLog is the number of events kept of a stream: 10 MB for the longest.
 const maxLog = 1 << 18
 
-func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *observer {
+// newObserver returns an observer; the name upstream points to is not to change.
+func (p *Proxy) newObserver(id, route string, upstream *string, dialect wire.Dialect) *observer {
 	options := p.meterOptions(dialect)
 	o, used := p.observers.Get().(*observer)
 	switch {
@@ -101,7 +102,7 @@ func (p *Proxy) newObserver(id, route, upstream string, dialect wire.Dialect) *o
 	}
 	o.hot = hot{p: p}
 	o.cold = cold{id: id, route: route, begun: stamp.Now(), dialect: dialect, action: Observe, steps: o.steps[:0], watch: watch{live: p.live}}
-	o.upstream.Store(&upstream)
+	o.upstream.Store(upstream)
 	return o
 }
 
@@ -134,12 +135,12 @@ func (o *observer) recycle() {
 }
 
 // moved notes that another upstream serves the request.
-func (o *observer) moved(upstream string) {
+func (o *observer) moved(upstream *string) {
 	o.facts.Wait()
 	m := o.model.Load()
 	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Dec()
-	o.p.metrics.StreamsActive(m, upstream).Inc()
-	o.upstream.Store(&upstream)
+	o.p.metrics.StreamsActive(m, *upstream).Inc()
+	o.upstream.Store(upstream)
 }
 
 // answered notes the response's head.

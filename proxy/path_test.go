@@ -68,7 +68,7 @@ func feed(tb testing.TB, events int) (*tap, func()) {
 	x := &exchange{p: p, route: "chat", backend: p.backends[0], received: stamp.Now()}
 	p.admit(x)
 	x.backend.open.Add(1)
-	x.obs = p.newObserver("id", "chat", "engine:80", wire.Chat)
+	x.obs = p.newObserver("id", "chat", &engineName, wire.Chat)
 	x.obs.learn([]byte(chatBody))
 	if x.resp, err = client.Do(x.halt.context(), &upstream.Request{Method: "POST", Target: []byte("/v1/chat/completions"), Body: []byte("{}")}); err != nil {
 		tb.Fatal(err)

@@ -15,6 +15,9 @@ import (
 	"github.com/streamgauge/streamgauge/wire"
 )
 
+// engineName names the upstream of observers that have none.
+var engineName = "engine:80"
+
 // ofObserver is all that an observer tells of a body, an event every ten
 // milliseconds.
 func ofObserver(o *observer, body string) string {
@@ -67,11 +70,11 @@ func TestLongStreamIsNotKept(t *testing.T) {
 		for i := range 3000 {
 			long.WriteString(body(i))
 		}
-		o := p.newObserver("id", "chat", "engine:80", wire.Chat)
+		o := p.newObserver("id", "chat", &engineName, wire.Chat)
 		ofObserver(o, long.String())
 		o.recycle()
 		for range 2 {
-			again := p.newObserver("id", "chat", "engine:80", wire.Chat)
+			again := p.newObserver("id", "chat", &engineName, wire.Chat)
 			if again == o {
 				t.Errorf("%s: an observer of %d bytes is kept", name, o.meter.Kept())
 			}
@@ -94,7 +97,7 @@ func TestRecycledObserver(t *testing.T) {
 		"nothing":     "",
 	}
 	p := recycling(t)
-	begin := func() *observer { return p.newObserver("id", "chat", "engine:80", wire.Chat) }
+	begin := func() *observer { return p.newObserver("id", "chat", &engineName, wire.Chat) }
 	want := map[string]string{}
 	for name, body := range bodies {
 		want[name] = ofObserver(begin(), body)

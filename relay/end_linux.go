@@ -43,7 +43,7 @@ func (l *Loop) finish(s *Stream, end End) {
 	case s.stage != inBody:
 		l.unsent(s)
 	case s.x != nil && end.Whole && s.Up.Reusable():
-		l.park(s.up)
+		l.park(s.up, end.At)
 	default:
 		l.out(s.up)
 		s.releaseEngine(end)
@@ -52,7 +52,7 @@ func (l *Loop) finish(s *Stream, end End) {
 	if !l.keeps(s, end) {
 		return
 	}
-	k.s, k.quiet = nil, stamp.Now()
+	k.s, k.quiet = nil, end.At
 	switch {
 	case l.ask(k, sends|leaves) != nil:
 		l.drop(k)

@@ -11,6 +11,7 @@ import (
 // goes wrong is told to Ended.
 func (l *Loop) Carry(s *Stream, head []byte) {
 	s.up, s.down = &socket{raw: s.Up.Raw, s: s}, &socket{raw: s.Down, s: s, client: true}
+	s.quiet = stamp.Now()
 	data, over, end := l.begin(s, head, nil)
 	if len(data) > 0 {
 		s.when = s.Sink.Observe(data, s.Up.At, s.Up.Source)

@@ -64,7 +64,6 @@ func (l *Loop) went(s *Stream, over bool, end End) {
 // begin sends the head, together with what came of the body with the engine's: data
 // is that, without its framing.
 func (l *Loop) begin(s *Stream, head []byte, spans []upstream.Span) (data []byte, over bool, end End) {
-	s.quiet = stamp.Now()
 	early := s.Up.Early
 	s.Up.Early = nil
 	tail, used, spans, err := s.Up.Scan(early, spans[:0])

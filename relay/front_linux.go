@@ -92,7 +92,7 @@ func (l *Loop) request(k *socket) {
 		return
 	}
 	k.fresh = false
-	x := l.front.Request(k.raw, p[:n])
+	x := l.front.Request(k.raw, p[:n], l.room())
 	if x == nil {
 		l.out(k)
 		l.front.Serve(k.raw, bytes.Clone(p[:n]), nil)
@@ -115,6 +115,31 @@ func (l *Loop) request(k *socket) {
 	}
 }
 
+const (
+	// keepRooms and keepRoom bound what is kept for requests that come.
+	keepRooms = 64
+	keepRoom  = 4 << 10
+)
+
+// room returns memory for a request, nil if there is none.
+func (l *Loop) room() []byte {
+	n := len(l.rooms) - 1
+	if n < 0 {
+		return nil
+	}
+	room := l.rooms[n]
+	l.rooms = l.rooms[:n]
+	return room
+}
+
+// asked lets go of a request that nobody will send again.
+func (l *Loop) asked(x *Exchange) {
+	if room := x.Room; room != nil && cap(room) <= keepRoom && len(l.rooms) < keepRooms {
+		l.rooms = append(l.rooms, room[:0])
+	}
+	x.Request, x.Early, x.Room = nil, nil, nil
+}
+
 // kept returns the connection to an engine that was used last, nil when none is open.
 func (l *Loop) kept(to *upstream.Client) *socket {
 	for {
@@ -135,12 +160,12 @@ func (l *Loop) kept(to *upstream.Client) *socket {
 }
 
 // park keeps a connection for the next request.
-func (l *Loop) park(k *socket) {
+func (l *Loop) park(k *socket, now stamp.Instant) {
 	if k.to.IdleLimit() < 0 || l.ask(k, sends) != nil {
 		l.drop(k)
 		return
 	}
-	k.s, k.quiet = nil, stamp.Now()
+	k.s, k.quiet = nil, now
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.idle[k.to] = append(l.idle[k.to], k)
@@ -262,7 +287,7 @@ func (l *Loop) send(s *Stream, k *socket) {
 	pooled := k.s == nil
 	k.s, s.up = s, k
 	s.stage, s.quiet = waiting, stamp.Now()
-	x.pending = upstream.Pending{Raw: k.raw, Client: x.To, Method: x.Method, Sent: s.quiet, Retries: x.retries, Room: &l.heads}
+	x.pending = upstream.Pending{Raw: k.raw, Client: x.To, Method: x.Method, Sent: s.quiet, Retries: x.retries, Room: &l.heads, Detached: &x.engine}
 	x.Pending = &x.pending
 	n, err := k.raw.Send(x.Request)
 	switch {
@@ -342,7 +367,8 @@ func (l *Loop) head(s *Stream) {
 	}
 	s.Up, s.Last, s.stage = up, last, inBody
 	s.quiet = max(s.quiet, at)
-	x.Pending, x.pending, x.Request, x.Early = nil, upstream.Pending{}, nil, nil
+	x.Pending, x.pending = nil, upstream.Pending{}
+	l.asked(x)
 	data, over, end := l.begin(s, head, l.spans)
 	if len(data) > 0 {
 		l.hold(s, data, at, src)
@@ -369,6 +395,6 @@ func (l *Loop) back(s *Stream, err error) {
 	l.mu.Unlock()
 	x.pending.Room = nil // it is the loop's
 	early := x.Early
-	x.Request, x.Early, s.up, s.down = nil, nil, nil, nil
+	x.Request, x.Early, x.Room, s.up, s.down = nil, nil, nil, nil, nil
 	l.front.Serve(s.Down, early, x)
 }

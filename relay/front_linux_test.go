@@ -325,9 +325,9 @@ func TestTokensBeforeRequests(t *testing.T) {
 	asked, queued := 0, []int{} // at the client, before each request
 	st.front.mu.Lock()
 	take := st.front.take
-	st.front.take = func(p []byte) *Exchange {
+	st.front.take = func(p, room []byte) *Exchange {
 		if string(p) == hold {
-			return take(p)
+			return take(p, room)
 		}
 		queued = append(queued, queuedOf(t, client.TCPConn, unix.SIOCINQ))
 		if asked++; asked == requestsAtOnce {
@@ -1215,13 +1215,13 @@ func (st *stand) gate() (held <-chan struct{}, goOn chan<- struct{}) {
 	st.front.mu.Lock()
 	defer st.front.mu.Unlock()
 	take := st.front.take
-	st.front.take = func(p []byte) *Exchange {
+	st.front.take = func(p, room []byte) *Exchange {
 		if string(p) == hold {
 			h <- struct{}{}
 			<-g
 			return nil
 		}
-		return take(p)
+		return take(p, room)
 	}
 	return h, g
 }

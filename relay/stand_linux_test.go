@@ -32,7 +32,7 @@ type front struct {
 	taken  chan *turn
 
 	mu       sync.Mutex
-	take     func(p []byte) *Exchange // nil: nothing is for the loop
+	take     func(p, room []byte) *Exchange // nil: nothing is for the loop
 	lingered int
 	refused  []error
 }
@@ -44,14 +44,14 @@ type served struct {
 	x     *Exchange
 }
 
-func (f *front) Request(_ *stamp.Raw, p []byte) *Exchange {
+func (f *front) Request(_ *stamp.Raw, p, room []byte) *Exchange {
 	f.mu.Lock()
 	take := f.take
 	f.mu.Unlock()
 	if take == nil {
 		return nil
 	}
-	return take(p)
+	return take(p, room)
 }
 
 func (f *front) Serve(raw *stamp.Raw, early []byte, x *Exchange) {
@@ -173,7 +173,7 @@ func (st *stand) take(set ...func(*Exchange)) {
 	st.pool = &upstream.Client{Addr: st.engines.Addr().String(), MaxIdle: time.Minute}
 	st.t.Cleanup(func() { st.pool.CloseIdle() })
 	st.front.mu.Lock()
-	st.front.take = func(p []byte) *Exchange {
+	st.front.take = func(p, room []byte) *Exchange {
 		if !bytes.HasSuffix(p, []byte("\r\n\r\n")) || bytes.Count(p, []byte("\r\n\r\n")) != 1 {
 			return nil
 		}
@@ -181,7 +181,8 @@ func (st *stand) take(set ...func(*Exchange)) {
 		if !ok {
 			st.t.Errorf("%s has no address", st.pool.Addr)
 		}
-		u := &turn{sink: newSink(st.t), came: string(p), x: &Exchange{To: st.pool, Addr: addr, Method: "GET", Request: bytes.Clone(p), Early: bytes.Clone(p)}}
+		both := append(append(room, p...), p...)
+		u := &turn{sink: newSink(st.t), came: string(p), x: &Exchange{To: st.pool, Addr: addr, Method: "GET", Early: both[:len(p):len(p)], Request: both[len(p):], Room: both}}
 		u.x.Answer = u
 		for _, f := range set {
 			f(u.x)

@@ -15,8 +15,9 @@ type Pending struct {
 	Method  string
 	Sent    stamp.Instant // directly before the first byte of the request
 	Retries int           // 1 if the request was sent a second time
-	// Room, if not nil, is where Take lays its head.
-	Room *HeadRoom
+	// Room and Detached, if not nil, are where Take lays its results.
+	Room     *HeadRoom
+	Detached *Detached
 
 	in  []byte // of the head, without its end
 	at  stamp.Instant
@@ -64,7 +65,12 @@ func (p *Pending) Take(b []byte, at stamp.Instant, src stamp.Source) (*Head, *De
 	room.fields = h.fields
 	room.head = Head{Sent: p.Sent, HeadersAt: at, HeadersSource: src, Retries: p.Retries}
 	room.head.set(&h, frame)
-	return &room.head, &Detached{Raw: p.Raw, Early: b[n:], At: at, Source: src, client: p.Client, frame: frame, left: frame.length}, nil
+	d := p.Detached
+	if d == nil {
+		d = new(Detached)
+	}
+	*d = Detached{Raw: p.Raw, Early: b[n:], At: at, Source: src, client: p.Client, frame: frame, left: frame.length}
+	return &room.head, d, nil
 }
 
 // Keep holds what Take was given last, for Adopt or the next Take.
