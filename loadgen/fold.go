@@ -45,7 +45,7 @@ func (c *cell) fold(ctx context.Context) (matrix.Cell, []stream.Record, error) {
 	for _, s := range c.slots {
 		for _, l := range s.lives {
 			if c.r.cfg.Events {
-				l.rec.EventLog = l.eventLog()
+				l.rec.EventLog = stream.EventLog(l.log, l.sent)
 			}
 			records = append(records, *l.rec)
 		}

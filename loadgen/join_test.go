@@ -55,7 +55,7 @@ func (p *fakeProxy) RoundTrip(req *http.Request) (*http.Response, error) {
 // record meters what the engine sent, as a proxy on its host would have.
 func (p *fakeProxy) record(q sim.Request) *stream.Record {
 	start := stamp.FromTime(p.r.srv.Truth().Start) - stamp.Instant(p.delay) + p.clock
-	m := stream.NewMeter(stream.Options{Dialect: wire.Chat, EventLog: true})
+	m := stream.NewMeter(stream.Options{Dialect: wire.Chat})
 	m.Sent(start.Add(q.Arrived))
 	m.Headers(200, start.Add(q.Arrived))
 	m.Stamps(stamp.Kernel)
@@ -65,7 +65,7 @@ func (p *fakeProxy) record(q sim.Request) *stream.Record {
 		m.Observe(fmt.Appendf(nil, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":%s},\"token_ids\":[%s]}]}\n\n", b, strings.TrimSuffix(ids, ",")), start.Add(e.At))
 	}
 	rec := m.Finish(stream.Cause{Kind: stream.Gone}, start.Add(max(q.Ended, q.FirstToken)))
-	rec.ID = q.ID
+	rec.ID, rec.EventLog = q.ID, stream.EventLog(m.Log(), start.Add(q.Arrived))
 	if p.clock != 0 {
 		rec.SentRealNS.V += int64(time.Hour) // another host was booted at another time
 	}

@@ -27,15 +27,6 @@ const clean = int(^uint(0) >> 1)
 // stream. The last stream of a lane needs no copy: the lane ends with it.
 func (l *life) detach() { l.log = slices.Clone(l.log) }
 
-// eventLog is the log in the form of a record's.
-func (l *life) eventLog() [][3]int64 {
-	out := make([][3]int64, len(l.log))
-	for i, e := range l.log {
-		out[i] = [3]int64{int64(e.At - l.sent), int64(e.Tokens), int64(e.Flags & stream.Coalesced)}
-	}
-	return out
-}
-
 // tokens sums the events [from, to).
 func (l *life) tokens(from, to int) float64 {
 	var n float64

@@ -431,7 +431,7 @@ func (p *paced) records(stage int, all []*sending) []stream.Record {
 			d.rec.Window = &part
 		}
 		if p.r.cfg.Events {
-			d.rec.EventLog = d.eventLog()
+			d.rec.EventLog = stream.EventLog(d.log, d.sent)
 		}
 		out = append(out, *d.rec)
 	}

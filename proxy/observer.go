@@ -340,9 +340,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 			rec.Model = o.modelName
 		}
 		o.watch.end(rec, o.meter.Log(), o.sent, m.Name)
-		log := rec.EventLog
-		rec.EventLog = nil
-		o.p.keep(rec, log)
+		o.p.keep(rec, pack(o.meter.Log(), o.sent))
 		o.record = rec
 	})
 	return end

@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/streamgauge/streamgauge/sim"
+	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/stream"
 	"github.com/streamgauge/streamgauge/wire"
 )
@@ -283,25 +284,34 @@ func TestRing(t *testing.T) {
 	}
 	r = newRing("e", 1000, 10_000)
 	for range 20 {
-		r.put(&stream.Record{}, make([][3]int64, 400))
+		r.put(&stream.Record{}, make([]byte, 1200))
 	}
 	if items, _, _ = r.since(""); len(items) != 4 || r.bytes > 10_000 {
 		t.Errorf("bounded by bytes: got %d records of %d bytes, want 4 of at most 10000", len(items), r.bytes)
 	}
-	log := make([][3]int64, 5000)
-	for i := range log {
-		log[i] = [3]int64{int64(i-7) * 1e10, int64(i % 3), int64(i % 2)}
-	}
-	log[17] = [3]int64{math.MinInt64 / 2, math.MaxInt32, 1}
-	r.put(&stream.Record{Seq: 7}, log)
+	r.put(&stream.Record{Seq: 7}, make([]byte, 20_000))
 	if items, _, _ = r.since(""); len(items) != 1 {
 		t.Errorf("a record over the bound: got %d records, want it alone", len(items))
 	}
-	if got := unpack(items[0].log); !slices.Equal(got, log) {
-		t.Error("its event log is not the one that was put")
-	}
 	if len(r.items) > 200 {
 		t.Errorf("the slice behind the ring has %d entries", len(r.items))
+	}
+}
+
+func TestPackedLog(t *testing.T) {
+	const sent = 1e9
+	log := make([]stream.Event, 5000)
+	for i := range log {
+		log[i] = stream.Event{At: sent + stamp.Instant(i-7)*1e10, Tokens: int32(i % 3), Flags: stream.Coalesced * uint8(i%2)}
+	}
+	log[17].At, log[17].Tokens = math.MinInt64/2, math.MaxInt32
+	log[18].Flags = stream.SameEvent
+	want := stream.EventLog(log, sent)
+	if len(want) != len(log)-1 || want[17] != [3]int64{math.MinInt64/2 - sent, math.MaxInt32, int64(stream.Coalesced)} {
+		t.Fatalf("%d entries, %v", len(want), want[17])
+	}
+	if got := unpack(pack(log, sent)); !slices.Equal(got, want) {
+		t.Error("what was unpacked is not what was packed")
 	}
 }
 

@@ -86,7 +86,7 @@ func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 		open: map[*exchange]struct{}{}, back: map[*clientConn]struct{}{}, empty: make(chan struct{}), live: newLive(), doubt: make(chan struct{}, 1),
 	}
 	p.faults = log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second})
-	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, EventLog: true, MaxLog: maxLog}
+	p.options = stream.Options{Limits: cfg.Limits, NoDetect: cfg.NoDetect, StoreText: cfg.StoreText, MaxLog: maxLog}
 	p.ring = newRing(p.runID, cfg.Records, cfg.RecordBytes)
 	p.rules.Store(&rules{cfg.Policies, cfg.InjectUsage})
 	p.tls.Store(cfg.TLS)
@@ -284,7 +284,7 @@ func (p *Proxy) notReady() string {
 }
 
 // keep hands a finished record to the ring and the file.
-func (p *Proxy) keep(rec *stream.Record, log [][3]int64) {
+func (p *Proxy) keep(rec *stream.Record, log []byte) {
 	p.ring.put(rec, log)
 	if p.file != nil {
 		p.file.put(rec)

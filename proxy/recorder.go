@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/stream"
 )
 
@@ -21,12 +22,16 @@ type kept struct {
 // size is about what an entry holds in memory.
 func (k kept) size() int64 { return 1024 + int64(len(k.log)) }
 
-// pack lays an event_log out in some six bytes an event instead of 24: three varints,
+// pack lays the event_log of a stream out in some six bytes an event: three varints,
 // the time since the event before, its tokens and its flag.
-func pack(log [][3]int64) []byte {
+func pack(log []stream.Event, sent stamp.Instant) []byte {
 	var room [1 << 10]byte
 	b, before := room[:0], int64(0)
-	for _, e := range log {
+	for i := range log {
+		e, ok := log[i].Logged(sent)
+		if !ok {
+			continue
+		}
 		b = binary.AppendVarint(b, e[0]-before)
 		b = binary.AppendVarint(b, e[1])
 		b = binary.AppendVarint(b, e[2])
@@ -35,7 +40,7 @@ func pack(log [][3]int64) []byte {
 	return bytes.Clone(b)
 }
 
-// unpack is pack's inverse.
+// unpack returns the event_log that was packed.
 func unpack(b []byte) (log [][3]int64) {
 	for at := int64(0); len(b) > 0; {
 		var e [3]int64
@@ -68,8 +73,8 @@ func newRing(epoch string, maxCount int, maxBytes int64) *ring {
 	return &ring{epoch: epoch, maxCount: maxCount, maxBytes: maxBytes}
 }
 
-func (r *ring) put(rec *stream.Record, log [][3]int64) {
-	k := kept{record: rec, log: pack(log)}
+func (r *ring) put(rec *stream.Record, log []byte) {
+	k := kept{record: rec, log: log}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seq++

@@ -104,9 +104,6 @@ func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
 	r.End, r.Reason = m.judge(c)
 	r.Error = Word(m.errorText(c, r))
 	r.Flags = m.flags(r)
-	if m.o.EventLog {
-		r.EventLog = m.eventLog()
-	}
 	return r
 }
 
@@ -164,18 +161,6 @@ func (m *Meter) flags(r *Record) []string {
 	add(m.stampOrder, "stamp_order")
 	add(m.logged() < m.events, "log_full")
 	return flags
-}
-
-func (m *Meter) eventLog() [][3]int64 {
-	out := make([][3]int64, 0, len(m.log))
-	for i := range m.log {
-		e := &m.log[i]
-		if e.Flags&SameEvent != 0 {
-			continue
-		}
-		out = append(out, [3]int64{int64(e.At - m.sent), int64(e.Tokens), int64(e.Flags & Coalesced)})
-	}
-	return out
 }
 
 // maxErrorText is the length in bytes of an error in a record, maxErrorBody what

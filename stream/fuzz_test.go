@@ -75,7 +75,7 @@ func FuzzMeter(f *testing.F) {
 	// An invalid byte in the model's name was written otherwise than read back.
 	f.Add([]byte(ev("{\"model\":\"a\x81b\",\"choices\":[]}")), uint16(9), uint8(EOF), uint8(wire.Chat))
 	f.Fuzz(func(t *testing.T, body []byte, step uint16, kind, dialect uint8) {
-		o := Options{Dialect: wire.Dialect(dialect % uint8(wire.Ollama+1)), StoreText: true, EventLog: true, MaxEvent: 1 << 16}
+		o := Options{Dialect: wire.Dialect(dialect % uint8(wire.Ollama+1)), StoreText: true, MaxEvent: 1 << 16}
 		m := NewMeter(o)
 		for range 2 { // the second stream through one meter is like the first
 			m.Reset(o)

@@ -41,8 +41,6 @@ type Options struct {
 	// StoreText allows excerpts of loops and the words of the server's errors
 	// in the record.
 	StoreText bool
-	// EventLog puts the log into the record.
-	EventLog bool
 	// Limits of the detectors; NoDetect switches them off. A stream whose
 	// limits are out of range is flagged detect_off.
 	Limits   detect.Limits

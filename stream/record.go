@@ -153,7 +153,7 @@ type Record struct {
 	// IntendedNS is present in paced load: the instant chosen for the request,
 	// since the header line, as SentNS.
 	IntendedNS Null[int64] `json:"intended_ns,omitzero"`
-	// EventLog is present when asked for: [offset_ns since sent, tokens, coalesced 0|1].
+	// EventLog is present when its writer puts it in: [offset_ns since sent, tokens, coalesced 0|1].
 	EventLog [][3]int64 `json:"event_log,omitempty"`
 }
 

@@ -63,7 +63,7 @@ func TestTokenSources(t *testing.T) {
 		{"two channels in one delta are one event", []string{plus(k(`{"reasoning_content":"r","content":"c"}`), 2), plus(c("b"), 3), end}, FromUsageContinuous, 3, "[2 1]", ""},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			m := NewMeter(Options{Dialect: wire.Chat, EventLog: true})
+			m := NewMeter(Options{Dialect: wire.Chat})
 			var script []write
 			for i, e := range v.events {
 				script = append(script, write{100 + 10*float64(i), e})
@@ -83,10 +83,11 @@ func TestTokenSources(t *testing.T) {
 			if live != v.n {
 				t.Errorf("Tokens before Finish = %d, want %d", live, v.n)
 			}
-			if len(r.EventLog) != len(per) || len(per) != r.GeneratedEvents {
-				t.Errorf("event_log of %d, log of %d, generated_events %d; want them equal", len(r.EventLog), len(per), r.GeneratedEvents)
+			log := EventLog(m.Log(), origin)
+			if len(log) != len(per) || len(per) != r.GeneratedEvents {
+				t.Errorf("event_log of %d, log of %d, generated_events %d; want them equal", len(log), len(per), r.GeneratedEvents)
 			}
-			for i, e := range r.EventLog {
+			for i, e := range log {
 				if e[1] != int64(per[i]) {
 					t.Errorf("event_log[%d] has %d tokens, the log %d", i, e[1], per[i])
 				}

@@ -241,7 +241,7 @@ func TestReset(t *testing.T) {
 	play(fresh, r1(role))
 	want := string(fresh.Finish(Cause{Kind: EOF}, ms(600)).Append(nil))
 
-	m := NewMeter(Options{Dialect: wire.Chat, EventLog: true, StoreText: true})
+	m := NewMeter(Options{Dialect: wire.Chat, StoreText: true})
 	for range 3 {
 		m.RequestReceived(ms(-5))
 		m.Stamps(stamp.Kernel)

@@ -65,6 +65,24 @@ func GapsIn(log []Event, e Edges, h *hist.H) {
 	}
 }
 
+// Logged is the event as an entry of a record's event_log. ok is false for one that is
+// no event of its own.
+func (e *Event) Logged(sent stamp.Instant) (entry [3]int64, ok bool) {
+	return [3]int64{int64(e.At - sent), int64(e.Tokens), int64(e.Flags & Coalesced)}, e.Flags&SameEvent == 0
+}
+
+// EventLog is the event_log of a stream's record, once that is finished: LogOf's
+// inverse.
+func EventLog(log []Event, sent stamp.Instant) [][3]int64 {
+	out := make([][3]int64, 0, len(log))
+	for i := range log {
+		if entry, ok := log[i].Logged(sent); ok {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
 // LogOf rebuilds the log of a record that carries its events. sent is the
 // instant that its offsets are relative to, on the clock that the window edges
 // are on. Choices and channels are not in a record: all events are choice 0.

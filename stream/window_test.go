@@ -136,10 +136,11 @@ func TestGapsIn(t *testing.T) {
 
 // The log of a record is that of its meter, for one choice.
 func TestLogOf(t *testing.T) {
-	m := NewMeter(Options{EventLog: true, Dialect: 1})
+	m := NewMeter(Options{Dialect: 1})
 	play(m, []write{{100, plus(c("a")+c("b"), 3)}, {120, plus(c("c"), 5)}})
 	r := m.Finish(Cause{Kind: Cancel}, ms(130))
 	want := m.Log()
+	r.EventLog = EventLog(want, origin)
 	line, err := ParseRecord(r.Append(nil))
 	if err != nil {
 		t.Fatal(err)
