@@ -425,8 +425,11 @@ func counters(w *world) (lines []string) {
 		if !strings.HasPrefix(series, "streamgauge_") || strings.Contains(series, "bucket") || strings.Contains(series, "_sum") || strings.Contains(series, "seconds") {
 			continue
 		}
-		if series == "streamgauge_coalesced_events_total" || series == "streamgauge_stamps_refused_total" {
-			continue // what came together, and the stamps of the whole process
+		switch series {
+		case "streamgauge_coalesced_events_total", "streamgauge_request_tokens_per_second_count":
+			continue // what came together: a stream that came at once has no rate
+		case "streamgauge_stamps_refused_total":
+			continue // of the whole process
 		}
 		lines = append(lines, strings.ReplaceAll(line, name, "engine"))
 	}
