@@ -429,6 +429,21 @@ func TestMetricsAreLive(t *testing.T) {
 	})
 }
 
+// TestRate: a stream that was completed has a rate, the inverse of its record's time
+// between tokens.
+func TestRate(t *testing.T) {
+	bubble(t, Config{}, sim.Always(script(r1)), func(t *testing.T, w *world) {
+		w.say(chat())
+		const rate = `streamgauge_request_tokens_per_second`
+		var got float64
+		_, err := fmt.Sscan(w.metric(rate+`_sum{model="m"}`), &got)
+		want := 1e9 / w.record().TBTNS.V
+		if n := w.metric(rate + `_count{model="m"}`); err != nil || n != "1" || math.Abs(got-want) > 1e-9*want {
+			t.Errorf("got %s rates, together %v (%v), want one of %v", n, got, err, want)
+		}
+	})
+}
+
 // TestLeastLoaded sends to the upstream with the fewest open requests, and
 // around one that cannot be reached.
 func TestLeastLoaded(t *testing.T) {
