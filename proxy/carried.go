@@ -144,7 +144,7 @@ func (r *relays) close() {
 
 // carried is an exchange whose response an event loop carries.
 type carried struct {
-	obs   *observer // of x, until that is over
+	obs   *observer // of x, until end
 	x     *exchange
 	loop  *relay.Loop
 	front *front // of an exchange that the loop has had from its request on
@@ -319,6 +319,7 @@ func (q *closer) run() {
 // end makes the record.
 func (c *carried) end(end relay.End) {
 	defer c.x.p.hijacked.Done()
+	c.obs = nil // it is another's when the exchange is over
 	if end.Sent != 0 {
 		c.x.retries = end.Retries
 		if c.x.obs != nil {

@@ -31,10 +31,10 @@ const headRoom = 4 << 10
 const requestRoom = 128
 
 // plainExchange is all of an exchange that the loop carries out, in one piece of
-// memory: a token that comes needs each of them.
+// memory: together they come and go.
 type plainExchange struct {
 	exchange
-	carried carried
+	answer  carried
 	relayed relay.Exchange
 }
 
@@ -75,13 +75,16 @@ func (f *front) Request(client *stamp.Raw, b, room []byte) (out *relay.Exchange)
 	if x.obs != nil {
 		x.obs.watch.bytes = int64(len(plain.body))
 	}
-	c := &all.carried
+	c := &all.answer
 	*c = carried{x: x, obs: x.obs, loop: f.loop, front: f, last: plain.last}
 	out = &all.relayed
 	out.To, out.User, out.Method, out.Answer = be.client, p.cfg.UserStamps, req.Method, c
 	out.StayHalfClosed = p.cfg.KeepHalfClosed
 	// The request as it came, and behind it as it is sent, in one piece of memory.
-	both := append(slices.Grow(room, 2*len(b)+requestRoom), b...)
+	if need := 2*len(b) + requestRoom; cap(room) < need {
+		room = make([]byte, 0, need)
+	}
+	both := append(room, b...)
 	out.Early, out.Room = both[:len(b):len(b)], both
 	if out.Addr, ok = be.client.Direct(); ok {
 		if request, err := be.client.AppendRequest(both, &req); err == nil {

@@ -121,8 +121,13 @@ func frontCases() (cases []struct {
 // TestReadPlain: what the loop takes, and that the server reads it in the same way.
 func TestReadPlain(t *testing.T) {
 	for _, c := range frontCases() {
-		if _, ok := readPlain([]byte(c.raw), nil); ok != c.plain {
+		r, ok := readPlain([]byte(c.raw), nil)
+		if ok != c.plain {
 			t.Errorf("%s: got %v, want %v", c.name, ok, c.plain)
+		}
+		// The request is sent with the name of its method.
+		if name := knownMethod(r.method); ok && name != string(r.method) {
+			t.Errorf("%s: the method is known as %s", c.name, name)
 		}
 		sameAsServer(t, []byte(c.raw))
 		// A cut request, or one with something behind it, is not whole.

@@ -116,20 +116,21 @@ func (p *Proxy) meterOptions(dialect wire.Dialect) stream.Options {
 // keep less; if long ones left theirs, each observer would in time hold as much as the
 // longest that it ever had.
 const (
-	keepState = 8 << 10
+	keepMeter = 8 << 10 // bytes
 	keepSteps = 8
 )
 
-// recycle lets another request have the observer. Nothing refers to it any more but
-// its exchange, which is not among the open ones.
+// recycle lets another request have the observer. Nobody uses it any more: the loop has
+// told its stream's end, and the exchange is not among the open ones.
 func (o *observer) recycle() {
 	if o.blind.Load() {
 		return // after a panic its state is unknown
 	}
 	o.meter.Reset(o.p.meterOptions(o.dialect))
-	if o.meter.Kept() > keepState || cap(o.steps) > keepSteps {
+	if o.meter.Kept() > keepMeter || cap(o.steps) > keepSteps {
 		return
 	}
+	o.hot = hot{p: o.p}
 	o.cold = cold{dialect: o.dialect, steps: o.steps[:0]}
 	o.p.observers.Put(o)
 }

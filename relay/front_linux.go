@@ -92,8 +92,10 @@ func (l *Loop) request(k *socket) {
 		return
 	}
 	k.fresh = false
-	x := l.front.Request(k.raw, p[:n], l.room())
+	room := l.room()
+	x := l.front.Request(k.raw, p[:n], room)
 	if x == nil {
+		l.putRoom(room)
 		l.out(k)
 		l.front.Serve(k.raw, bytes.Clone(p[:n]), nil)
 		return
@@ -116,7 +118,7 @@ func (l *Loop) request(k *socket) {
 }
 
 const (
-	// keepRooms and keepRoom bound what is kept for requests that come.
+	// keepRooms and keepRoom, in bytes, bound what is kept for requests to come.
 	keepRooms = 64
 	keepRoom  = 4 << 10
 )
@@ -132,12 +134,10 @@ func (l *Loop) room() []byte {
 	return room
 }
 
-// asked lets go of a request that nobody will send again.
-func (l *Loop) asked(x *Exchange) {
-	if room := x.Room; room != nil && cap(room) <= keepRoom && len(l.rooms) < keepRooms {
+func (l *Loop) putRoom(room []byte) {
+	if room != nil && cap(room) <= keepRoom && len(l.rooms) < keepRooms {
 		l.rooms = append(l.rooms, room[:0])
 	}
-	x.Request, x.Early, x.Room = nil, nil, nil
 }
 
 // kept returns the connection to an engine that was used last, nil when none is open.
@@ -367,8 +367,8 @@ func (l *Loop) head(s *Stream) {
 	}
 	s.Up, s.Last, s.stage = up, last, inBody
 	s.quiet = max(s.quiet, at)
-	x.Pending, x.pending = nil, upstream.Pending{}
-	l.asked(x)
+	l.putRoom(x.Room)
+	x.Pending, x.pending, x.Request, x.Early, x.Room = nil, upstream.Pending{}, nil, nil, nil
 	data, over, end := l.begin(s, head, l.spans)
 	if len(data) > 0 {
 		l.hold(s, data, at, src)

@@ -182,7 +182,7 @@ func (l *Loop) run() {
 				continue
 			}
 			if len(l.ends) > 0 {
-				l.tell(tellAtOnce)
+				l.tell(1)
 				continue
 			}
 			if n = l.wait(); n < 0 {
@@ -237,10 +237,6 @@ func (l *Loop) touch() {
 	}
 	clear(l.touched)
 }
-
-// tellAtOnce is how many sinks are told between two looks when nothing was ready: some
-// 3 µs each, as a look costs when it finds nothing.
-const tellAtOnce = 4
 
 // tellShare is the share of the streams that are over whose sinks are told between
 // two looks at the sockets when something may be ready.

@@ -15,7 +15,7 @@ type Front interface {
 	// Request is given what a client has sent, which came at once and is valid
 	// during the call. It returns the exchange that the loop is to carry out, or
 	// nil for one that is not for the loop: Serve gets the client then. room is
-	// empty; the exchange may have it for its Room.
+	// empty; the exchange may have it for its Room, and nothing else may.
 	Request(client *stamp.Raw, p, room []byte) *Exchange
 	// Serve gets a client whose next request, or what is left of this one, the
 	// loop is not made for, with what was read of it. x is nil if Request has not
@@ -148,7 +148,7 @@ type Exchange struct {
 	Method  string
 	Request []byte // as it is sent; empty: the loop is not for it after all
 	Early   []byte // as it came, a copy for Serve
-	Room    []byte // where both lie, nil if nobody else may have it when they are done with
+	Room    []byte // where Request lies, and may Early; the loop's from the response's head on
 	Answer  Answer
 
 	// Pending is set when Serve gets an exchange whose request has been sent,

@@ -155,8 +155,8 @@ func (m *Meter) Reset(o Options) {
 	}
 }
 
-// Kept is about how many bytes the last streams have left beside the Meter itself,
-// just after a Reset: a long text leaves much.
+// Kept is about how many bytes the streams before have left the Meter, just after a
+// Reset: a long text leaves much.
 func (m *Meter) Kept() int {
 	size := sizeOf(m.log) + sizeOf(m.choices) + sizeOf(m.detectors)
 	for _, c := range [...]*counts{&m.ledger.chars, &m.ledger.ids, &m.ledger.logprobs} {

@@ -90,6 +90,7 @@ func (p *Pending) Adopt(ctx context.Context, req *Request) (*Response, error) {
 	}
 	cn := &conn{Conn: sc, in: make([]byte, max(headSize, len(p.in)))}
 	cn.w = copy(cn.in, p.in)
+	p.in = nil // p may live as long as the response
 	r := &Response{Head: Head{Sent: p.Sent, HeadersAt: p.at, HeadersSource: p.src, Retries: p.Retries}, client: p.Client, c: cn}
 	r.watch(ctx)
 	if _, err := r.await(req, nil); err != nil {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"testing"
@@ -9,16 +10,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// BenchmarkPost is a short request that is not streamed, on one connection, through
-// everything; the engine and the client allocate nothing.
-func BenchmarkPost(b *testing.B) {
+// posting returns a function that makes a short request, which is not streamed, on one
+// connection through everything; the engine and the client allocate nothing.
+func posting(tb testing.TB) (ask func()) {
 	answer := []byte(`{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"word "},"finish_reason":"length"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`)
 	response := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer)
 	engine, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	defer engine.Close()
+	tb.Cleanup(func() { _ = engine.Close() })
 	go func() {
 		for {
 			c, err := engine.Accept()
@@ -41,31 +42,54 @@ func BenchmarkPost(b *testing.B) {
 	}()
 	p, err := New(Config{Upstreams: []string{"http://" + engine.Addr().String()}, ModelsEvery: -1, Models: []string{"m"}}, zerolog.Nop())
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	data, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	go func() { _ = p.Serve(data) }()
-	defer func() { _ = p.Shutdown(b.Context()) }()
+	tb.Cleanup(func() { _ = p.Shutdown(context.Background()) })
+	if p.relay() == nil {
+		tb.Skip("no event loop here")
+	}
 	c, err := net.Dial("tcp", data.Addr().String())
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	defer c.Close()
+	tb.Cleanup(func() { _ = c.Close() })
 	request := []byte(post("/v1/chat/completions", `{"model":"m","stream":false,"max_tokens":1,"messages":[{"role":"user","content":"hello"}]}`, "Content-Type: application/json"))
 	buf := make([]byte, 4096)
-	for n := 0; b.Loop(); {
+	return func() {
 		if _, err := c.Write(request); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
-		for n = 0; !bytes.HasSuffix(buf[:n], []byte("}}")); {
+		for n := 0; !bytes.HasSuffix(buf[:n], []byte("}}")); {
 			m, err := c.Read(buf[n:])
 			if err != nil {
-				b.Fatal(err)
+				tb.Fatal(err)
 			}
 			n += m
 		}
+	}
+}
+
+// TestPostAllocations holds a short request to eight allocations: itself, its id, its
+// record with flags and events, and what the loop and the ring grow by.
+func TestPostAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has its own allocations, and its pools forget")
+	}
+	if got := testing.AllocsPerRun(2000, posting(t)); got > 8 {
+		t.Errorf("got %v allocations a request, want at most 8", got)
+	}
+}
+
+// BenchmarkPost is a short request through everything.
+func BenchmarkPost(b *testing.B) {
+	ask := posting(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		ask()
 	}
 }
