@@ -3,8 +3,6 @@ package proxy
 import (
 	"io"
 	"net"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,52 +13,26 @@ import (
 	"github.com/streamgauge/streamgauge/stamp"
 )
 
-// accessQueue is how many lines may wait for the writer before they are
-// dropped.
-const accessQueue = 4096
-
-// accessLog writes a line of JSON for requests that are over, from one goroutine
-// of its own: a reader of the log that has stopped must not stop requests.
+// accessLog writes a line of JSON for requests that are over.
 type accessLog struct {
-	log   zerolog.Logger // whose Write is ours
+	log   zerolog.Logger // to lines
+	lines *Lines
 	share float64
 	seen  atomic.Uint64
-
-	queue   chan []byte
-	done    sync.WaitGroup
-	dropped atomic.Int64
+	own   zerolog.Logger
 }
 
 func newAccessLog(w io.Writer, share float64, own zerolog.Logger) *accessLog {
-	a := &accessLog{share: share, queue: make(chan []byte, accessQueue)}
-	a.log = zerolog.New(a).With().Timestamp().Logger()
-	a.done.Go(func() {
-		for line := range a.queue {
-			if _, err := w.Write(line); err != nil {
-				a.dropped.Add(1)
-			}
-		}
-		if n := a.dropped.Load(); n > 0 {
-			own.Warn().Int64("lines", n).Msg("access log: lines lost")
-		}
-	})
-	return a
+	lines := NewLines(w)
+	return &accessLog{log: zerolog.New(lines).With().Timestamp().Logger(), lines: lines, share: share, own: own}
 }
 
-// Write takes a line from the logger, which will reuse p.
-func (a *accessLog) Write(p []byte) (int, error) {
-	select {
-	case a.queue <- slices.Clone(p):
-	default:
-		a.dropped.Add(1)
-	}
-	return len(p), nil
-}
-
-// close writes what waits. No line may follow.
+// close writes what waits.
 func (a *accessLog) close() {
-	close(a.queue)
-	a.done.Wait()
+	_ = a.lines.Close()
+	if n := a.lines.Dropped(); n > 0 {
+		a.own.Warn().Int64("lines", n).Msg("access log: lines lost")
+	}
 }
 
 // wants reports whether a request is in the sample, which takes evenly spaced

@@ -2,10 +2,11 @@ package proxy
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
-
-	"github.com/rs/zerolog"
+	"testing/synctest"
+	"time"
 
 	"github.com/streamgauge/streamgauge/sim"
 )
@@ -73,26 +74,65 @@ func TestAccessLogSample(t *testing.T) {
 	})
 }
 
-// A reader that has stopped costs lines, not requests.
-func TestAccessLogNeverBlocks(t *testing.T) {
-	stuck := make(chan struct{})
-	w := blockedWriter(stuck)
-	a := newAccessLog(w, 1, zerolog.Nop())
-	for range accessQueue + 10 {
-		if _, err := a.Write([]byte("x\n")); err != nil {
-			t.Fatal(err)
+// A reader that has stopped costs lines, not requests, and a second at the end.
+func TestLinesNeverBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &blockedWriter{free: make(chan struct{})}
+		l := NewLines(w)
+		write := func(n int) {
+			for range n {
+				if _, err := l.Write([]byte("x\n")); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-	}
-	if got := a.dropped.Load(); got < 9 || got > 10 {
-		t.Errorf("got %d dropped lines, want 9 or 10: one may be at the writer", got)
-	}
-	close(stuck)
-	a.close()
+		write(1)
+		synctest.Wait() // it is at the writer
+		write(linesWaiting + 10)
+		if got := l.Dropped(); got != 10 {
+			t.Errorf("got %d dropped lines, want 10", got)
+		}
+		begun := time.Now()
+		_ = l.Close()
+		if took := time.Since(begun); took != lastLines {
+			t.Errorf("closing took %v with a writer that takes nothing, want %v", took, lastLines)
+		}
+		close(w.free)
+		_ = l.Close()
+		if want := 1 + linesWaiting; w.lines != want {
+			t.Errorf("the writer had %d lines in the end, want %d", w.lines, want)
+		}
+		write(2 * linesWaiting) // to nobody
+	})
 }
 
-type blockedWriter chan struct{}
+// Lines that their writer refuses are counted, those that wait at the end written.
+func TestLinesThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLines(failingWriter{})
+		for range 3 {
+			_, _ = l.Write([]byte("x\n"))
+		}
+		begun := time.Now()
+		_ = l.Close()
+		if got := l.Dropped(); got != 3 || time.Since(begun) != 0 {
+			t.Errorf("got %d dropped lines in %v, want 3 at once", got, time.Since(begun))
+		}
+	})
+}
 
-func (b blockedWriter) Write(p []byte) (int, error) {
-	<-b
+// blockedWriter takes nothing until it is free.
+type blockedWriter struct {
+	free  chan struct{}
+	lines int
+}
+
+func (b *blockedWriter) Write(p []byte) (int, error) {
+	<-b.free
+	b.lines++
 	return len(p), nil
 }
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -71,7 +71,9 @@ type Proxy struct {
 }
 
 // New makes a Proxy and starts its background work: the list of served models
-// and the record file's writer. Shutdown ends it.
+// and the record file's writer. Shutdown ends it. What goes wrong is told to log by
+// whoever meets it, the event loop too: its writer must not block, and Lines are one
+// that does not.
 func New(cfg Config, log zerolog.Logger) (*Proxy, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -195,6 +196,63 @@ func slow(t *testing.T) (url string, finish chan struct{}) {
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL, finish
+}
+
+// stuckLog is a log whose reader stops at the first line about an upstream.
+type stuckLog struct {
+	said        chan string
+	stuck, free chan struct{}
+}
+
+func (s *stuckLog) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("no response from the upstream")) {
+		select {
+		case s.stuck <- struct{}{}:
+		case <-s.free:
+		}
+		<-s.free
+	}
+	s.said <- string(p)
+	return len(p), nil
+}
+
+// TestStuckLog: a log that nobody reads any more stops neither a request nor the end.
+func TestStuckLog(t *testing.T) {
+	log := &stuckLog{said: make(chan string, 100), stuck: make(chan struct{}), free: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", "off", "--models-every", "off", "--log-format", "json"}, io.Discard, log)
+	}()
+	var at string
+	for at == "" {
+		if m := regexp.MustCompile(`"listen":"([^"]+)"`).FindStringSubmatch(<-log.said); m != nil {
+			at = m[1]
+		}
+	}
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	ask := func(what string) {
+		resp, err := client.Get("http://" + at + "/v1/models")
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusBadGateway {
+			t.Errorf("%s: status %d, want 502", what, resp.StatusCode)
+		}
+	}
+	ask("the request whose fault is logged")
+	<-log.stuck
+	for range 3 {
+		ask("a request while the log is stuck")
+	}
+	cancel()
+	if c := <-code; c != 0 {
+		t.Errorf("exit code %d", c)
+	}
+	close(log.free)
 }
 
 // streaming starts the program, opens a stream through it and reads its first

@@ -38,15 +38,22 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			if err != nil {
 				return program.Usage(err)
 			}
-			log, err := program.Log(stderr, listen.logLevel, listen.logFormat)
+			lines := proxy.NewLines(stderr)
+			defer lines.Close()
+			log, err := program.Log(lines, program.Terminal(stderr), listen.logLevel, listen.logFormat)
 			if err != nil {
 				return program.Usage(err)
 			}
+			defer func() {
+				if n := lines.Dropped(); n > 0 {
+					log.Warn().Int64("lines", n).Msg("log: lines lost")
+				}
+			}()
 			for _, w := range listen.warnings {
 				log.Warn().Msg(w)
 			}
 			if listen.accessLog {
-				cfg.AccessLog = stderr
+				cfg.AccessLog = lines
 			}
 			again := func(p *proxy.Proxy) { reload(p, cmd.Flags(), listen.loaded, log) }
 			return serve(cmd.Context(), cfg, listen, log, again)

@@ -10,16 +10,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Log makes the log of --log-level and --log-format. Colour only on a terminal
-// and without NO_COLOR.
-func Log(w io.Writer, level, format string) (zerolog.Logger, error) {
+// Log makes the log of --log-level and --log-format. Colour only if w leads to a
+// terminal, and without NO_COLOR.
+func Log(w io.Writer, terminal bool, level, format string) (zerolog.Logger, error) {
 	l, err := zerolog.ParseLevel(level)
 	if err != nil {
 		return zerolog.Nop(), fmt.Errorf("--log-level: %w", err)
 	}
 	out := zerolog.SyncWriter(w) // several goroutines log
 	if format != "json" {
-		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.RFC3339, NoColor: !Terminal(w) || os.Getenv("NO_COLOR") != ""}
+		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.RFC3339, NoColor: !terminal || os.Getenv("NO_COLOR") != ""}
 	}
 	return zerolog.New(out).Level(l).With().Timestamp().Logger(), nil
 }
