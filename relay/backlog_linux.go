@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/streamgauge/streamgauge/stamp"
@@ -19,6 +20,11 @@ const (
 	// sheetReads in how many reads.
 	sheetRoom  = 1 << 20
 	sheetReads = 8 << 10
+	// pageRoom is what a sheet grows by: to copy what grows would cost as much as
+	// all else that holding back does.
+	pageRoom = 64 << 10
+	// firstReads is the number of reads that a sheet has room for at first.
+	firstReads = 256
 	// observeAtOnce is the number of reads observed between two looks at the
 	// sockets when nothing was ready: some 20 µs. observeBetween is how many are
 	// even when something may be.
@@ -43,41 +49,71 @@ type backlog struct {
 // sheet holds the reads of some time, in the order in which they came.
 type sheet struct {
 	since stamp.Instant // when the first of them came
-	data  []byte
+	pages [][]byte      // what was read, up to each one's length
+	page  int           // of pages: the one that is written
+	size  int           // of what was read
 	reads []read
 	left  int // of reads, not yet observed
 	next  int // of reads: where to look for the stream whose turn it is next
 }
 
+// keep copies data, which is shorter than a page.
+func (w *sheet) keep(data []byte) []byte {
+	for w.page < len(w.pages) && pageRoom-len(w.pages[w.page]) < len(data) {
+		w.page++
+	}
+	if w.page == len(w.pages) {
+		w.pages = append(w.pages, make([]byte, 0, pageRoom))
+	}
+	p := &w.pages[w.page]
+	from := len(*p)
+	*p = append(*p, data...)
+	w.size += len(data)
+	return (*p)[from:]
+}
+
+// clear makes it ready for other reads. It keeps its memory for a crowd only.
+func (w *sheet) clear(crowded bool) {
+	if !crowded && (len(w.pages) > 1 || cap(w.reads) > 2*firstReads) {
+		w.pages, w.reads = w.pages[:1:1], nil
+	}
+	for i := range w.pages {
+		w.pages[i] = w.pages[i][:0]
+	}
+	w.reads, w.page, w.size, w.next = w.reads[:0], 0, 0, 0
+}
+
 // read is what was received at once of a stream, without its framing.
 type read struct {
-	s        *Stream // nil when it is observed
-	next     int     // of the sheet's reads, the stream's next one
-	from, to int     // of the sheet's data
-	at       stamp.Instant
-	src      stamp.Source
+	s    *Stream // nil when it is observed
+	data []byte
+	at   stamp.Instant
+	next int32 // of the sheet's reads, the stream's next one
+	src  stamp.Source
 }
 
 // fits reports whether a read of n bytes finds room.
 func (b *backlog) fits(n int) bool {
 	w := &b.sheets[b.writing]
-	return w.left == 0 || len(w.reads) < sheetReads && len(w.data)+n <= sheetRoom
+	return w.left == 0 || len(w.reads) < sheetReads && w.size+n <= sheetRoom
 }
 
 // hold keeps a copy of what was forwarded, to be observed later.
 func (b *backlog) hold(s *Stream, data []byte, at stamp.Instant, src stamp.Source) {
 	w, q := &b.sheets[b.writing], &s.unseen[b.writing]
-	i, from := len(w.reads), len(w.data)
+	i := len(w.reads)
 	if i == 0 {
 		w.since = at
 	}
-	w.data = append(w.data, data...)
 	w.left++
-	w.reads = append(w.reads, read{s: s, from: from, to: len(w.data), at: at, src: src})
+	if i == cap(w.reads) {
+		w.reads = slices.Grow(w.reads, max(i, firstReads))
+	}
+	w.reads = append(w.reads, read{s: s, data: w.keep(data), at: at, src: src})
 	if q.n == 0 {
 		q.first = i
 	} else {
-		w.reads[q.last].next = i
+		w.reads[q.last].next = int32(i)
 	}
 	q.n, q.last = q.n+1, i
 	if !b.crowded || s.when == Soon {
@@ -112,7 +148,7 @@ func (b *backlog) due() bool { return len(b.urgent) > 0 || b.sheets[1-b.writing]
 // empty.
 func (b *backlog) share(n int) int {
 	w := &b.sheets[b.writing]
-	if len(w.reads) > sheetReads/2 || len(w.data) > sheetRoom/2 {
+	if len(w.reads) > sheetReads/2 || w.size > sheetRoom/2 {
 		return n
 	}
 	return min(n, observeBetween)
@@ -147,11 +183,11 @@ func (b *backlog) observe(n int) {
 func (b *backlog) take(s *Stream, i int) {
 	r, q := &b.sheets[i], &s.unseen[i]
 	d := &r.reads[q.first]
-	s.when = s.Sink.Observe(r.data[d.from:d.to], d.at, d.src)
-	q.n, q.first = q.n-1, d.next
+	s.when = s.Sink.Observe(d.data, d.at, d.src)
+	q.n, q.first = q.n-1, int(d.next)
 	d.s = nil
 	if r.left--; r.left == 0 {
-		r.data, r.reads, r.next = r.data[:0], r.reads[:0], 0
+		r.clear(b.crowded)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/streamgauge/streamgauge/stamp"
@@ -95,8 +96,42 @@ func TestBacklogForgetsWhatIsSettled(t *testing.T) {
 	if b.observe(1); b.due() {
 		t.Error("there is something to observe")
 	}
-	if n := cap(b.sheets[0].data); n > 1024 {
-		t.Errorf("%d bytes are held for answers that were observed", n)
+	if w := b.sheets[0]; w.size > 0 || len(w.pages) != 1 {
+		t.Errorf("%d bytes and %d pages are held for answers that were observed", w.size, len(w.pages))
+	}
+}
+
+// What a crowd has had in a sheet is kept for it, and let go when it is over.
+func TestSheetKeepsForACrowd(t *testing.T) {
+	for _, crowded := range []bool{true, false} {
+		var w sheet
+		var kept [][]byte
+		var want []string
+		for i := range sheetRoom / muchAtOnce {
+			want = append(want, strings.Repeat(string(rune('a'+i%26)), muchAtOnce-1-i%7))
+			kept = append(kept, w.keep([]byte(want[i])))
+		}
+		for i := range kept {
+			if string(kept[i]) != want[i] {
+				t.Fatalf("read %d was overwritten", i)
+			}
+		}
+		w.reads = make([]read, sheetReads)
+		pages := len(w.pages)
+		if most := sheetRoom / pageRoom * 4 / 3; pages > most {
+			t.Errorf("%d pages for %d bytes, want at most %d", pages, w.size, most)
+		}
+		w.clear(crowded)
+		want1, wantReads := 1, 0
+		if crowded {
+			want1, wantReads = pages, sheetReads
+		}
+		if len(w.pages) != want1 || cap(w.reads) != wantReads || w.size != 0 || len(w.reads) != 0 {
+			t.Errorf("crowded %v: %d pages and room for %d reads are kept, want %d and %d", crowded, len(w.pages), cap(w.reads), want1, wantReads)
+		}
+		if again := w.keep([]byte("x")); string(again) != "x" || &again[0] != &kept[0][0] {
+			t.Errorf("crowded %v: the first page is not used again", crowded)
+		}
 	}
 }
 
@@ -168,7 +203,7 @@ func TestBacklogLosesNothing(t *testing.T) {
 				l.backlog.ripen(at + stamp.Instant(random.Int64N(int64(2*patience))))
 			}
 		}
-		if len(l.backlog.sheets[0].data) > sheetRoom || len(l.backlog.sheets[1].data) > sheetRoom {
+		if l.backlog.sheets[0].size > sheetRoom || l.backlog.sheets[1].size > sheetRoom {
 			t.Fatal("more is held than there is room")
 		}
 		for _, s := range streams {
