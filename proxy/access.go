@@ -29,7 +29,7 @@ func newAccessLog(w io.Writer, share float64, own zerolog.Logger) *accessLog {
 
 // close writes what waits.
 func (a *accessLog) close() {
-	_ = a.lines.Close()
+	a.lines.Close()
 	if n := a.lines.Dropped(); n > 0 {
 		a.own.Warn().Int64("lines", n).Msg("access log: lines lost")
 	}

@@ -93,12 +93,12 @@ func TestLinesNeverBlock(t *testing.T) {
 			t.Errorf("got %d dropped lines, want 10", got)
 		}
 		begun := time.Now()
-		_ = l.Close()
+		l.Close()
 		if took := time.Since(begun); took != lastLines {
 			t.Errorf("closing took %v with a writer that takes nothing, want %v", took, lastLines)
 		}
 		close(w.free)
-		_ = l.Close()
+		l.Close()
 		if want := 1 + linesWaiting; w.lines != want {
 			t.Errorf("the writer had %d lines in the end, want %d", w.lines, want)
 		}
@@ -114,7 +114,7 @@ func TestLinesThatFail(t *testing.T) {
 			_, _ = l.Write([]byte("x\n"))
 		}
 		begun := time.Now()
-		_ = l.Close()
+		l.Close()
 		if got := l.Dropped(); got != 3 || time.Since(begun) != 0 {
 			t.Errorf("got %d dropped lines in %v, want 3 at once", got, time.Since(begun))
 		}

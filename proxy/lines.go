@@ -76,7 +76,7 @@ func (l *Lines) Dropped() int64 { return l.dropped.Load() }
 
 // Close lets the writer have what waits, for a second at most. A line that is written
 // after it is lost.
-func (l *Lines) Close() error {
+func (l *Lines) Close() {
 	l.once.Do(func() { close(l.closing) })
 	last := time.NewTimer(lastLines)
 	defer last.Stop()
@@ -84,5 +84,4 @@ func (l *Lines) Close() error {
 	case <-l.done:
 	case <-last.C:
 	}
-	return nil
 }
