@@ -17,9 +17,10 @@ const (
 	// fewer need stays in the caches.
 	crowd = 64
 	// sheetRoom is how much is held back before it is observed in any case,
-	// sheetReads in how many reads.
-	sheetRoom  = 1 << 20
-	sheetReads = 8 << 10
+	// sheetReads in how many reads: more than some 14,000 tokens a second leave in
+	// that time.
+	sheetRoom  = 2 << 20
+	sheetReads = 16 << 10
 	// pageRoom is what a sheet grows by: to copy what grows would cost as much as
 	// all else that holding back does.
 	pageRoom = 64 << 10
