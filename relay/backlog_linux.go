@@ -76,7 +76,8 @@ func (w *sheet) keep(data []byte) []byte {
 // clear makes it ready for other reads. It keeps its memory for a crowd only.
 func (w *sheet) clear(crowded bool) {
 	if !crowded && (len(w.pages) > 1 || cap(w.reads) > 2*firstReads) {
-		w.pages, w.reads = w.pages[:1:1], nil
+		clear(w.pages[1:])
+		w.pages, w.reads = w.pages[:1], nil
 	}
 	for i := range w.pages {
 		w.pages[i] = w.pages[i][:0]
@@ -187,8 +188,13 @@ func (b *backlog) take(s *Stream, i int) {
 	s.when = s.Sink.Observe(d.data, d.at, d.src)
 	q.n, q.first = q.n-1, int(d.next)
 	d.s = nil
-	if r.left--; r.left == 0 {
-		r.clear(b.crowded)
+	if r.left--; r.left > 0 {
+		return
+	}
+	for i := range b.sheets {
+		if w := &b.sheets[i]; w.left == 0 {
+			w.clear(b.crowded) // the other one too, which a crowd may have left
+		}
 	}
 }
 

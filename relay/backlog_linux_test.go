@@ -101,6 +101,32 @@ func TestBacklogForgetsWhatIsSettled(t *testing.T) {
 	}
 }
 
+// Both sheets are small again behind the first read after a crowd.
+func TestBacklogAfterACrowd(t *testing.T) {
+	b := backlog{crowded: true}
+	s := &Stream{Sink: newSink(t), when: Later}
+	for range 2 {
+		for range 100 {
+			b.hold(s, make([]byte, muchAtOnce-1), 1, stamp.Kernel)
+		}
+		b.change()
+	}
+	b.settle(s)
+	for i := range b.sheets {
+		if n := len(b.sheets[i].pages); n < 2 {
+			t.Errorf("sheet %d: a crowd has %d pages", i, n)
+		}
+	}
+	b.crowded = false
+	b.hold(s, []byte("x"), 2, stamp.Kernel)
+	b.settle(s)
+	for i := range b.sheets {
+		if n := len(b.sheets[i].pages); n != 1 {
+			t.Errorf("sheet %d: %d pages when the crowd is over, want 1", i, n)
+		}
+	}
+}
+
 // What a crowd has had in a sheet is kept for it, and let go when it is over.
 func TestSheetKeepsForACrowd(t *testing.T) {
 	for _, crowded := range []bool{true, false} {
@@ -128,6 +154,11 @@ func TestSheetKeepsForACrowd(t *testing.T) {
 		}
 		if len(w.pages) != want1 || cap(w.reads) != wantReads || w.size != 0 || len(w.reads) != 0 {
 			t.Errorf("crowded %v: %d pages and room for %d reads are kept, want %d and %d", crowded, len(w.pages), cap(w.reads), want1, wantReads)
+		}
+		for i, p := range w.pages[:cap(w.pages)] {
+			if i >= want1 && p != nil {
+				t.Errorf("crowded %v: page %d is still referred to", crowded, i)
+			}
 		}
 		if again := w.keep([]byte("x")); string(again) != "x" || &again[0] != &kept[0][0] {
 			t.Errorf("crowded %v: the first page is not used again", crowded)
