@@ -340,8 +340,9 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 		if rec.Model == "" {
 			rec.Model = o.modelName
 		}
-		o.watch.end(rec, o.meter.Log(), o.sent, m.Name)
-		o.p.keep(rec, pack(o.meter.Log(), o.sent))
+		log := o.meter.Log()
+		o.watch.end(rec, log, o.sent, m.Name)
+		o.p.keep(rec, pack(log, o.sent))
 		o.record = rec
 	})
 	return end

@@ -10,21 +10,15 @@ import (
 // TestRooms: a request's memory is used again when its response's head has come, once,
 // and what is kept is bounded.
 func TestRooms(t *testing.T) {
-	st := newStand(t, Limits{})
 	var rooms [][]byte // the loop's goroutine, until its end
-	st.take(func(x *Exchange) { rooms = append(rooms, x.Room) })
-	client := st.client()
-	client.say(request)
-	engine := st.engine()
+	st, client, engine := pooled(t, Limits{}, func(x *Exchange) { rooms = append(rooms, x.Room) })
 	const requests = 3
-	for i := range requests {
+	for range requests - 1 {
+		client.say(request)
 		engine.request()
 		engine.say(okay)
 		client.wants(okay)
 		st.turn().whole("ok")
-		if i < requests-1 {
-			client.say(request)
-		}
 	}
 	st.loop.Close()
 	for i, room := range rooms {
@@ -53,17 +47,9 @@ func TestRooms(t *testing.T) {
 
 // TestRoomOfOthers: a request that is not for the loop leaves the room where it was.
 func TestRoomOfOthers(t *testing.T) {
-	st := newStand(t, Limits{})
-	st.take()
-	client := st.client()
-	client.say(request)
-	engine := st.engine()
-	engine.request()
-	engine.say(okay)
-	client.wants(okay)
-	st.turn().whole("ok")
+	st, client, _ := pooled(t, Limits{})
 	client.say("odd")
-	_ = (<-st.front.served).raw.Close()
+	_ = st.front.serve().raw.Close()
 	st.loop.Close()
 	if n := len(st.loop.rooms); n != 1 {
 		t.Errorf("%d rooms are kept, want 1", n)

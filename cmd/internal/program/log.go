@@ -11,15 +11,15 @@ import (
 )
 
 // Log makes the log of --log-level and --log-format. Colour only if w leads to a
-// terminal, and without NO_COLOR.
+// terminal, and without NO_COLOR. Several goroutines write to w.
 func Log(w io.Writer, terminal bool, level, format string) (zerolog.Logger, error) {
 	l, err := zerolog.ParseLevel(level)
 	if err != nil {
 		return zerolog.Nop(), fmt.Errorf("--log-level: %w", err)
 	}
-	out := zerolog.SyncWriter(w) // several goroutines log
+	out := w
 	if format != "json" {
-		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.RFC3339, NoColor: !terminal || os.Getenv("NO_COLOR") != ""}
+		out = zerolog.ConsoleWriter{Out: w, TimeFormat: time.RFC3339, NoColor: !terminal || os.Getenv("NO_COLOR") != ""}
 	}
 	return zerolog.New(out).Level(l).With().Timestamp().Logger(), nil
 }
