@@ -91,7 +91,11 @@ func TestLiveBrowser(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for i := range 6 {
-		wait.Go(func() { keepAsking(ctx, "http://"+data.Addr().String(), profile.Model, i) })
+		wait.Go(func() {
+			if err := keepAsking(ctx, "http://"+data.Addr().String(), profile.Model, i); err != nil && ctx.Err() == nil {
+				t.Errorf("client %d: %v", i, err)
+			}
+		})
 	}
 	out, err := exec.CommandContext(t.Context(), node, "testdata/live.mjs", front.URL+"/ops/gauge/",
 		"http://"+guarded.Addr().String()+"/", "s3same", os.Getenv("STREAMGAUGE_SHOTS")).CombinedOutput()
@@ -101,27 +105,33 @@ func TestLiveBrowser(t *testing.T) {
 	}
 }
 
-// keepAsking is a client that asks one request after the other; a third of the
-// clients do not ask for usage.
-func keepAsking(ctx context.Context, base, model string, i int) {
+// keepAsking is a client that asks one request after the other until ctx ends or
+// one fails; a third of the clients do not ask for usage.
+func keepAsking(ctx context.Context, base, model string, i int) error {
 	options := ""
 	if i%3 > 0 {
 		options = fmt.Sprintf(`"stream_options":{"include_usage":true,"continuous_usage_stats":%v},`, i%3 == 2)
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	for n := 0; ctx.Err() == nil; n++ {
+	for n := 0; ; n++ {
 		prompt := strings.Repeat(fmt.Sprintf("word%d ", n), 100<<(n%5))
 		body := fmt.Sprintf(`{"model":%q,"stream":true,%s"max_tokens":%d,"messages":[{"role":"user","content":%q}]}`, model, options, 300+100*i, prompt)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", strings.NewReader(body))
 		if err != nil {
-			return
+			return err
 		}
 		res, err := client.Do(req)
 		if err != nil {
-			return
+			return err
 		}
-		_, _ = io.Copy(io.Discard, res.Body)
+		_, err = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
+		if err != nil {
+			return err
+		}
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("request %d: %s", n, res.Status)
+		}
 	}
 }

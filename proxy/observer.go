@@ -172,9 +172,29 @@ func (o *observer) learn(body []byte) {
 		name = name[:maxName]
 	}
 	o.modelName = name
-	m := o.p.metrics.Model([]byte(name))
+	m := o.servedModel()
 	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Inc()
 	o.model.Store(m)
+}
+
+// servedModel looks the request's model up in the list of served ones.
+func (o *observer) servedModel() *metrics.Model { return o.p.metrics.Model([]byte(o.modelName)) }
+
+// label returns the series that the stream is counted in, nil while its body is being
+// scanned. A list of served models that came after the request still names it, as long
+// as none of its tokens are counted.
+func (o *observer) label() *metrics.Model {
+	m := o.model.Load()
+	if m == nil || m.Name != metrics.Other || o.folded > 0 {
+		return m
+	}
+	now := o.servedModel()
+	if now != m {
+		o.p.metrics.StreamsActive(m, *o.upstream.Load()).Dec()
+		o.p.metrics.StreamsActive(now, *o.upstream.Load()).Inc()
+		o.model.Store(now)
+	}
+	return now
 }
 
 // maxName bounds names from requests in records.
@@ -237,7 +257,7 @@ func (o *observer) fold() {
 	if len(log) == 0 {
 		return
 	}
-	m := o.model.Load()
+	m := o.label()
 	if m == nil {
 		return // the body is still being scanned: an event loop must not wait for that
 	}
@@ -322,7 +342,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 		return o.ended
 	}
 	o.facts.Wait()
-	m := o.model.Load()
+	m := o.label()
 	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Dec()
 	end := string(stream.Failed)
 	defer func() { o.ended = end }()
@@ -341,7 +361,11 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 			rec.Model = o.modelName
 		}
 		log := o.meter.Log()
-		o.watch.end(rec, log, o.sent, m.Name)
+		served := m
+		if m.Name == metrics.Other {
+			served = o.servedModel() // the matrix books the whole stream now
+		}
+		o.watch.end(rec, log, o.sent, served.Name)
 		o.p.keep(rec, pack(log, o.sent))
 		o.record = rec
 	})

@@ -393,6 +393,46 @@ func TestModelsAreRead(t *testing.T) {
 	}
 }
 
+// TestModelsComeLate: a stream that began before the list of served models is named by
+// it, in the metrics if its first token came behind the list, in the matrix if its end did.
+func TestModelsComeLate(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		listed     time.Duration // the first token comes at 100 ms, the end at 300 ms
+		ttft, cell string
+	}{
+		{"in prefill", 50 * time.Millisecond, "m", "m"},
+		{"between tokens", 150 * time.Millisecond, "other", "m"},
+		{"behind the end", 400 * time.Millisecond, "other", "other"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sc := script(`C("a")+u(2)@100 | C("b")+u(4)@200 | C("c")+u(6)@300 | D@300`)
+			bubble(t, Config{Models: []string{"another"}}, sim.Always(sc), func(t *testing.T, w *world) {
+				go func() {
+					<-time.After(c.listed)
+					w.p.metrics.SetModels([]string{"m"})
+				}()
+				w.say(chat())
+				<-time.After(time.Second)
+				for series, want := range map[string]string{
+					`streamgauge_ttft_seconds_count{model="` + c.ttft + `"}`:                  "1",
+					`streamgauge_tokens_total{model="` + c.ttft + `",channel="content"}`:      "6",
+					`streamgauge_streams_active{model="` + c.ttft + `",upstream="engine:80"}`: "0",
+					`streamgauge_streams_active{model="other",upstream="engine:80"}`:          "0",
+				} {
+					if got := w.metric(series); got != want {
+						t.Errorf("%s: got %q, want %s", series, got, want)
+					}
+				}
+				m := w.p.live.book.Matrix()
+				if len(m.Cells) == 0 || m.Cells[0].Model != c.cell {
+					t.Errorf("matrix %+v, want model %s", m.Cells, c.cell)
+				}
+			})
+		})
+	}
+}
+
 // TestMetricsAreLive: what a stream has told is there while it runs.
 func TestMetricsAreLive(t *testing.T) {
 	var in []string

@@ -8,7 +8,7 @@
   const tokenKey = 'streamgauge-admin-token ' + base;
   let token = '';
   try { token = sessionStorage.getItem(tokenKey) || ''; } catch { /* storage is off: ask again after a reload */ }
-  let paused = false, state = null, matrix = null;
+  let paused = false, state = null, matrix = null, picked = null;
 
   // What has not changed is not touched, so that a selection and a reader's
   // place survive.
@@ -145,10 +145,11 @@
     const groups = [...new Set(matrix.cells.map(groupOf))];
     const pick = $('pick');
     if ([...pick.options].map((o) => o.value).join('\n') !== groups.join('\n')) {
-      const was = pick.value;
       pick.replaceChildren(...groups.map((g) => { const o = make('option', g); o.value = g; return o; }));
-      if (groups.includes(was)) pick.value = was;
     }
+    // Until the reader picks one, it is the one with the most tokens.
+    const tokens = (g) => matrix.cells.reduce((n, c) => n + (groupOf(c) === g ? c.output_tokens : 0), 0);
+    pick.value = groups.includes(picked) ? picked : groups.reduce((a, b) => tokens(b) > tokens(a) ? b : a, groups[0]);
     $('pick-p').hidden = groups.length < 2;
     const key = document.querySelector('input[name=metric]:checked').value, m = metrics[key];
     const cells = matrix.cells.filter((c) => groupOf(c) === pick.value && c[key] !== null);
@@ -274,6 +275,9 @@
     draw();
   });
   document.querySelectorAll('input[name=metric]').forEach((i) => i.addEventListener('change', () => matrix && drawMatrix()));
-  $('pick').addEventListener('change', () => matrix && drawMatrix());
+  $('pick').addEventListener('change', () => {
+    picked = $('pick').value;
+    if (matrix) drawMatrix();
+  });
   run();
 })();

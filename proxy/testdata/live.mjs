@@ -55,7 +55,12 @@ async function accessible(page, name) {
 const filled = (page) => page.waitForFunction(() => document.querySelectorAll("#matrix tbody td[class]").length > 1 && document.querySelectorAll(".chart svg").length === 3, null, { timeout: 60000 });
 
 async function checkNumbers(page, name) {
-  await filled(page);
+  await filled(page).catch(async (e) => {
+    console.log(name + ": the page never filled; it shows:\n" + await page.evaluate(() => document.body.innerText));
+    const live = await fetch(new URL("live", url.replace(/\/?$/, "/")), { signal: AbortSignal.timeout(5000) });
+    console.log("the proxy tells:\n" + new TextDecoder().decode((await live.body.getReader().read()).value));
+    throw e;
+  });
   const ink = await page.$$eval(".chart svg path:not(.rule)", (ps) => ps.map((p) => ({ id: p.closest(".chart").id, cls: p.getAttribute("class"), length: p.getTotalLength(), stroke: getComputedStyle(p).stroke, fill: getComputedStyle(p).fill })));
   for (const id of ["c-rate", "c-ttft", "c-tbt"]) {
     const l = ink.find((p) => p.id === id && p.cls === "l1");
@@ -110,6 +115,24 @@ try {
     await page.waitForSelector("#numbers:not([hidden])");
     check(seen.strangers.length === 0, "live: asks only below its own path", seen.strangers.join(" "));
     check(seen.errors.length === 0, "live: console", seen.errors.join(" | "));
+    await page.close();
+  }
+  {
+    // What came first is not what most of the traffic is.
+    const page = await context.newPage();
+    const matrix = await (await fetch(new URL("matrix", url))).json();
+    const few = (model) => matrix.cells.map((c) => ({ ...c, model, output_tokens: Math.min(c.output_tokens, 1) }));
+    const told = (...cells) => "event: matrix\ndata: " + JSON.stringify({ ...matrix, cells: cells.flat() }) + "\n\n";
+    const bodies = [told(few("first")) + told(few("first"), matrix.cells), told(few("first"), matrix.cells, few("last"))];
+    // The stream ends, so the page asks again.
+    await page.route("**/live", (route) => route.fulfill({ contentType: "text/event-stream", body: bodies.length > 1 ? bodies.shift() : bodies[0] }));
+    const shown = async (groups) => {
+      await page.waitForFunction((n) => document.querySelectorAll("#pick option").length === n, groups);
+      return page.inputValue("#pick");
+    };
+    check(!(await page.goto(url).then(() => shown(2))).startsWith("first"), "groups: the one with the most tokens is shown");
+    await page.selectOption("#pick", { index: 0 });
+    check((await shown(3)).startsWith("first"), "groups: a reader's choice stays");
     await page.close();
   }
   for (const [name, how] of [["dark", { scheme: "dark" }], ["phone", { width: 390, height: 844 }]]) {
