@@ -459,15 +459,22 @@ func TestIdleEngineCloses(t *testing.T) {
 	}
 }
 
+// asks is a client whose request has reached its engine.
+func (st *stand) asks() (client, engine *peer) {
+	st.t.Helper()
+	client = st.client()
+	client.say(request)
+	engine = st.engine()
+	engine.request()
+	return client, engine
+}
+
 // pooled is a stand whose engine has an idle connection.
 func pooled(t *testing.T, limits Limits, set ...func(*Exchange)) (st *stand, client, engine *peer) {
 	t.Helper()
 	st = newStand(t, limits)
 	st.take(set...)
-	client = st.client()
-	client.say(request)
-	engine = st.engine()
-	engine.request()
+	client, engine = st.asks()
 	engine.say(okay)
 	client.wants(okay)
 	if e := st.turn().end(); !e.Whole {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -79,6 +80,92 @@ func TestWriteLimit(t *testing.T) {
 		t.Errorf("end: got %+v after %v, want the client given up after %v", e, took, limit)
 	}
 }
+
+// TestStoppedLoop: a loop that was elsewhere for longer than a limit, in the turn in
+// which it looks at the limits, ends nobody for what lies in a socket.
+func TestStoppedLoop(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	for _, c := range []struct {
+		name   string
+		limits Limits
+		begin  func(st *stand) (client, engine *peer) // up to the silence
+		comes  func(client, engine *peer)             // while the loop is elsewhere
+		rest   func(client, engine *peer)
+	}{
+		{
+			"a body", Limits{Idle: limit},
+			func(st *stand) (*peer, *peer) {
+				client, engine := st.asks()
+				engine.say(sizedHead)
+				client.wants(sizedHead)
+				return client, engine
+			},
+			func(_, engine *peer) { engine.say("01234") },
+			func(client, engine *peer) {
+				engine.say("56789")
+				client.wants("0123456789")
+			},
+		},
+		{
+			"a head", Limits{Header: limit},
+			(*stand).asks,
+			func(_, engine *peer) { engine.say(okay) },
+			func(client, _ *peer) { client.wants(okay) },
+		},
+		{
+			"a client that reads again", Limits{Write: limit},
+			func(st *stand) (*peer, *peer) {
+				client, engine := st.asks()
+				engine.say("HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(flood)) + "\r\n\r\n")
+				go func() { _, _ = io.WriteString(engine.TCPConn, flood) }()
+				eventually(st.t, "the loop waits for the client", func() bool { return st.asked()&takes != 0 })
+				return client, engine
+			},
+			func(client, _ *peer) {
+				_ = client.SetReadDeadline(time.Now().Add(limit))
+				_, _ = client.rest() // of what the loop has sent
+				_ = client.SetReadDeadline(time.Now().Add(20 * time.Second))
+			},
+			func(client, _ *peer) { client.read(1 << 20) },
+		},
+		{
+			"a client's next request", Limits{Await: limit},
+			func(st *stand) (*peer, *peer) {
+				client, engine := st.asks()
+				engine.say(okay)
+				client.wants(okay)
+				return client, engine
+			},
+			func(client, _ *peer) { client.say(request) },
+			func(client, engine *peer) {
+				engine.request()
+				engine.say(okay)
+				client.wants(okay)
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st := newStand(t, c.limits)
+			st.take()
+			client, engine := c.begin(st)
+			held, goOn := st.gate()
+			one, two := st.client(), st.client()
+			one.say(hold)
+			<-held
+			two.say(hold)
+			st.loop.lookSoon()
+			goOn <- struct{}{}
+			<-held // in the turn that looks at the limits
+			c.comes(client, engine)
+			<-time.After(limit + limit/4)
+			goOn <- struct{}{}
+			c.rest(client, engine)
+		})
+	}
+}
+
+// flood is more than two sockets take.
+var flood = strings.Repeat("x", 32<<20)
 
 func TestEvery(t *testing.T) {
 	for _, tt := range []struct {

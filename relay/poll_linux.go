@@ -132,7 +132,8 @@ func (l Limits) every() time.Duration {
 	return max(every, 2*time.Millisecond)
 }
 
-// sweep ends what is over a limit.
+// sweep ends what is over a limit. But what has come while the loop was elsewhere is
+// no silence: a socket that has something is left to the next turn.
 func (l *Loop) sweep() {
 	now := stamp.Now()
 	var late []*socket
@@ -147,6 +148,7 @@ func (l *Loop) sweep() {
 	for _, k := range late {
 		s := k.s
 		switch {
+		case k.stirs() || s != nil && s.up.stirs():
 		case s == nil && k.client:
 			l.drop(k)
 		case s == nil:

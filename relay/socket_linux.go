@@ -84,6 +84,16 @@ func (l *Loop) ask(k *socket, mask uint32) error {
 	return control(l.epoll, op, k.raw.FD(), mask, int32(k.slot), k.gen)
 }
 
+// stirs reports whether the socket has now what is asked for.
+func (k *socket) stirs() bool {
+	if k.mask == 0 {
+		return false // poll would tell of errors all the same
+	}
+	p := [1]unix.PollFd{{Fd: int32(k.raw.FD()), Events: int16(k.mask)}} // EPOLL's bits are POLL's
+	n, err := unix.Poll(p[:], 0)
+	return n > 0 && err == nil
+}
+
 func control(set, op, fd int, events uint32, place int32, gen uint32) error {
 	ev := unix.EpollEvent{Events: events, Fd: place, Pad: int32(gen)}
 	if err := unix.EpollCtl(set, op, fd, &ev); err != nil {
