@@ -138,10 +138,7 @@ func (o *observer) recycle() {
 // moved notes that another upstream serves the request.
 func (o *observer) moved(upstream *string) {
 	o.facts.Wait()
-	m := o.model.Load()
-	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Dec()
-	o.p.metrics.StreamsActive(m, *upstream).Inc()
-	o.upstream.Store(upstream)
+	o.countIn(o.model.Load(), upstream)
 }
 
 // answered notes the response's head.
@@ -172,29 +169,40 @@ func (o *observer) learn(body []byte) {
 		name = name[:maxName]
 	}
 	o.modelName = name
-	m := o.servedModel()
+	m := o.p.metrics.Model([]byte(name))
 	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Inc()
 	o.model.Store(m)
 }
 
-// servedModel looks the request's model up in the list of served ones.
-func (o *observer) servedModel() *metrics.Model { return o.p.metrics.Model([]byte(o.modelName)) }
-
-// label returns the series that the stream is counted in, nil while its body is being
-// scanned. A list of served models that came after the request still names it, as long
-// as none of its tokens are counted.
-func (o *observer) label() *metrics.Model {
-	m := o.model.Load()
-	if m == nil || m.Name != metrics.Other || o.folded > 0 {
+// named looks a model that is "other" up once more: the list of served ones may have
+// come behind the request.
+func (o *observer) named(m *metrics.Model) *metrics.Model {
+	if m.Name != metrics.Other {
 		return m
 	}
-	now := o.servedModel()
+	return o.p.metrics.Model([]byte(o.modelName))
+}
+
+// label returns the series that the stream is counted in, nil while its body is being
+// scanned. They may change as long as none of its tokens are counted.
+func (o *observer) label() *metrics.Model {
+	m := o.model.Load()
+	if m == nil || o.folded > 0 {
+		return m
+	}
+	now := o.named(m)
 	if now != m {
-		o.p.metrics.StreamsActive(m, *o.upstream.Load()).Dec()
-		o.p.metrics.StreamsActive(now, *o.upstream.Load()).Inc()
-		o.model.Store(now)
+		o.countIn(now, o.upstream.Load())
 	}
 	return now
+}
+
+// countIn moves the open stream to another model or upstream.
+func (o *observer) countIn(m *metrics.Model, upstream *string) {
+	o.p.metrics.StreamsActive(o.model.Load(), *o.upstream.Load()).Dec()
+	o.p.metrics.StreamsActive(m, *upstream).Inc()
+	o.model.Store(m)
+	o.upstream.Store(upstream)
 }
 
 // maxName bounds names from requests in records.
@@ -361,11 +369,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 			rec.Model = o.modelName
 		}
 		log := o.meter.Log()
-		served := m
-		if m.Name == metrics.Other {
-			served = o.servedModel() // the matrix books the whole stream now
-		}
-		o.watch.end(rec, log, o.sent, served.Name)
+		o.watch.end(rec, log, o.sent, o.named(m).Name) // which books the whole stream now
 		o.p.keep(rec, pack(log, o.sent))
 		o.record = rec
 	})

@@ -375,16 +375,9 @@ func TestIdleConnectionIsLookedAt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, client, engine := pooled(t, Limits{})
-			held, goOn := st.gate()
-			one, two := st.client(), st.client()
-			one.say(hold)
-			<-held
-			two.say(hold)
-			client.say(request)
-			goOn <- struct{}{}
-			<-held // with the request among what is ready
+			release := st.holdTurn(func() { client.say(request) })
 			do(engine)
-			goOn <- struct{}{}
+			release()
 			engine = st.engine()
 			engine.request()
 			engine.say(okay)
@@ -1238,6 +1231,21 @@ func (st *stand) hold() (release func()) {
 	st.t.Helper()
 	held, goOn := st.gate()
 	st.client().say(hold)
+	<-held
+	return func() { goOn <- struct{}{} }
+}
+
+// holdTurn makes the loop wait until release in a turn that finds what comes: that is
+// ready, and not yet looked at.
+func (st *stand) holdTurn(comes func()) (release func()) {
+	st.t.Helper()
+	held, goOn := st.gate()
+	one, two := st.client(), st.client()
+	one.say(hold)
+	<-held
+	two.say(hold)
+	comes()
+	goOn <- struct{}{}
 	<-held
 	return func() { goOn <- struct{}{} }
 }

@@ -85,6 +85,15 @@ func TestWriteLimit(t *testing.T) {
 // which it looks at the limits, ends nobody for what lies in a socket.
 func TestStoppedLoop(t *testing.T) {
 	const limit = 300 * time.Millisecond
+	flood := strings.Repeat("x", 32<<20) // more than two sockets take
+	answered := func(with string) func(*stand) (*peer, *peer) {
+		return func(st *stand) (*peer, *peer) {
+			client, engine := st.asks()
+			engine.say(with)
+			client.wants(with)
+			return client, engine
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		limits Limits
@@ -94,12 +103,7 @@ func TestStoppedLoop(t *testing.T) {
 	}{
 		{
 			"a body", Limits{Idle: limit},
-			func(st *stand) (*peer, *peer) {
-				client, engine := st.asks()
-				engine.say(sizedHead)
-				client.wants(sizedHead)
-				return client, engine
-			},
+			answered(sizedHead),
 			func(_, engine *peer) { engine.say("01234") },
 			func(client, engine *peer) {
 				engine.say("56789")
@@ -130,12 +134,7 @@ func TestStoppedLoop(t *testing.T) {
 		},
 		{
 			"a client's next request", Limits{Await: limit},
-			func(st *stand) (*peer, *peer) {
-				client, engine := st.asks()
-				engine.say(okay)
-				client.wants(okay)
-				return client, engine
-			},
+			answered(okay),
 			func(client, _ *peer) { client.say(request) },
 			func(client, engine *peer) {
 				engine.request()
@@ -148,24 +147,14 @@ func TestStoppedLoop(t *testing.T) {
 			st := newStand(t, c.limits)
 			st.take()
 			client, engine := c.begin(st)
-			held, goOn := st.gate()
-			one, two := st.client(), st.client()
-			one.say(hold)
-			<-held
-			two.say(hold)
-			st.loop.lookSoon()
-			goOn <- struct{}{}
-			<-held // in the turn that looks at the limits
+			release := st.holdTurn(func() { st.loop.lookSoon() })
 			c.comes(client, engine)
 			<-time.After(limit + limit/4)
-			goOn <- struct{}{}
+			release()
 			c.rest(client, engine)
 		})
 	}
 }
-
-// flood is more than two sockets take.
-var flood = strings.Repeat("x", 32<<20)
 
 func TestEvery(t *testing.T) {
 	for _, tt := range []struct {
