@@ -151,7 +151,7 @@ func (p *Proxy) serveRecords(ctx *fasthttp.RequestCtx) {
 		}
 		kept := items[:0]
 		for _, k := range items {
-			if want[k.record.ID] {
+			if want[k.record().ID] {
 				kept = append(kept, k)
 			}
 		}
@@ -176,10 +176,11 @@ func (l *recordLines) Read(p []byte) (int, error) {
 		if len(l.items) == 0 {
 			return 0, io.EOF
 		}
-		rec := *l.items[0].record
+		read := kept.record
 		if l.events {
-			rec.EventLog = unpack(l.items[0].log)
+			read = kept.whole
 		}
+		rec := read(l.items[0])
 		l.items = l.items[1:]
 		l.line = append(rec.Append(l.line[:0]), '\n')
 		l.rest = l.line

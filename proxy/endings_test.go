@@ -368,7 +368,7 @@ func testShutdown(t *testing.T, on path) {
 			t.Error("a stream that was cut has a clean end")
 		}
 		items, _, _ := w.p.ring.since("")
-		if len(items) != 1 || items[0].record.End != stream.Failed || items[0].record.Reason != "drain" {
+		if len(items) != 1 || items[0].record().End != stream.Failed || items[0].record().Reason != "drain" {
 			t.Errorf("records: got %+v, want one failed(drain)", items)
 		}
 		wantLogged(t, w, `"drain":"50ms","open":1,"message":"draining`, `"ended":0,"cut":1,"message":"drained"`)

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-
-	"github.com/streamgauge/streamgauge/stream"
 )
 
 // fileQueue is how many records may wait for the disk before they are dropped.
@@ -23,7 +21,7 @@ type recordFile struct {
 	log     zerolog.Logger
 	dropped func()
 
-	queue chan *stream.Record
+	queue chan kept
 	done  sync.WaitGroup
 
 	f    *os.File
@@ -40,7 +38,7 @@ type recordFile struct {
 // is only readable by its owner: records name models and request ids.
 func openRecordFile(path string, maxSize int64, keep int, log zerolog.Logger, dropped func()) (*recordFile, error) {
 	r := &recordFile{path: path, maxSize: maxSize, keep: keep, log: log, dropped: dropped,
-		queue: make(chan *stream.Record, fileQueue)}
+		queue: make(chan kept, fileQueue)}
 	if err := r.open(); err != nil {
 		return nil, err
 	}
@@ -48,9 +46,9 @@ func openRecordFile(path string, maxSize int64, keep int, log zerolog.Logger, dr
 	return r, nil
 }
 
-func (r *recordFile) put(rec *stream.Record) {
+func (r *recordFile) put(k kept) {
 	select {
-	case r.queue <- rec:
+	case r.queue <- k:
 	default:
 		r.dropped()
 	}
@@ -78,8 +76,8 @@ func (r *recordFile) open() error {
 }
 
 func (r *recordFile) run() {
-	for rec := range r.queue {
-		r.write(rec)
+	for k := range r.queue {
+		r.write(k)
 		// Nothing waits: let the line be seen.
 		if len(r.queue) == 0 && !r.broken {
 			r.check(r.w.Flush())
@@ -95,12 +93,12 @@ func (r *recordFile) run() {
 	}
 }
 
-func (r *recordFile) write(rec *stream.Record) {
+func (r *recordFile) write(k kept) {
 	if r.broken && (time.Now().Before(r.retry) || !r.check(r.open())) {
 		r.dropped()
 		return
 	}
-	r.buf = append(rec.Append(r.buf[:0]), '\n')
+	r.buf = append(k.record().Append(r.buf[:0]), '\n')
 	if r.size > 0 && r.size+int64(len(r.buf)) > r.maxSize && !r.check(r.rotate()) {
 		r.dropped()
 		return

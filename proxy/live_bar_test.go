@@ -335,7 +335,7 @@ func TestPassiveMatrixOfMixedTraffic(t *testing.T) {
 		}
 		records, _, _ := w.p.ring.since("")
 		for _, k := range records {
-			if slices.ContainsFunc(k.record.Loops, stream.Loop.Acts) {
+			if slices.ContainsFunc(k.record().Loops, stream.Loop.Acts) {
 				retired++
 			}
 		}

@@ -62,7 +62,7 @@ type cold struct {
 	dialect wire.Dialect
 	action  Action         // what is done, or was, about a loop
 	ended   string         // what finish returned
-	record  *stream.Record // once it is finished; nil if metering failed
+	record  *stream.Record // once it is finished, until recycle; nil if metering failed
 
 	// For /streams.
 	ttft   atomic.Int64 // ns, 0 before the first generated event
@@ -112,6 +112,9 @@ func (p *Proxy) meterOptions(dialect wire.Dialect) stream.Options {
 	return options
 }
 
+// finished holds the records of streams that have ended, to write others over them.
+var finished = sync.Pool{New: func() any { return new(stream.Record) }}
+
 // What an observer may keep for the next request. Short ones come in thousands, and
 // keep less; if long ones left theirs, each observer would in time hold as much as the
 // longest that it ever had.
@@ -125,6 +128,9 @@ const (
 func (o *observer) recycle() {
 	if o.blind.Load() {
 		return // after a panic its state is unknown
+	}
+	if o.record != nil && len(o.record.Loops) == 0 {
+		finished.Put(o.record)
 	}
 	o.meter.Reset(o.p.meterOptions(o.dialect))
 	if o.meter.Kept() > keepMeter || cap(o.steps) > keepSteps {
@@ -359,7 +365,8 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 		return end
 	}
 	o.guard(func() {
-		rec := o.meter.Finish(cause, at)
+		rec := finished.Get().(*stream.Record)
+		o.meter.FinishInto(rec, cause, at)
 		o.fold()
 		end = string(rec.End)
 		o.book(m, rec)
@@ -370,7 +377,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 		}
 		log := o.meter.Log()
 		o.watch.end(rec, log, o.sent, o.named(m).Name) // which books the whole stream now
-		o.p.keep(rec, pack(log, o.sent))
+		o.p.keep(pack(rec, log, o.sent))
 		o.record = rec
 	})
 	return end

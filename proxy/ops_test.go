@@ -262,11 +262,11 @@ func testNothingIsAddedToTheWire(t *testing.T, on path) {
 func TestRing(t *testing.T) {
 	r := newRing("e", 3, 1<<20)
 	for i := range 1000 {
-		r.put(&stream.Record{Seq: i}, nil)
+		r.put(pack(&stream.Record{Seq: i}, nil, 0))
 	}
 	seqs := func(items []kept) (out []int) {
 		for _, k := range items {
-			out = append(out, k.record.Seq)
+			out = append(out, k.record().Seq)
 		}
 		return out
 	}
@@ -284,12 +284,12 @@ func TestRing(t *testing.T) {
 	}
 	r = newRing("e", 1000, 10_000)
 	for range 20 {
-		r.put(&stream.Record{}, make([]byte, 1200))
+		r.put(make(kept, 2200))
 	}
 	if items, _, _ = r.since(""); len(items) != 4 || r.bytes > 10_000 {
 		t.Errorf("bounded by bytes: got %d records of %d bytes, want 4 of at most 10000", len(items), r.bytes)
 	}
-	r.put(&stream.Record{Seq: 7}, make([]byte, 20_000))
+	r.put(make(kept, 20_000))
 	if items, _, _ = r.since(""); len(items) != 1 {
 		t.Errorf("a record over the bound: got %d records, want it alone", len(items))
 	}
@@ -310,8 +310,12 @@ func TestPackedLog(t *testing.T) {
 	if len(want) != len(log)-1 || want[17] != [3]int64{math.MinInt64/2 - sent, math.MaxInt32, int64(stream.Coalesced)} {
 		t.Fatalf("%d entries, %v", len(want), want[17])
 	}
-	if got := unpack(pack(log, sent)); !slices.Equal(got, want) {
+	k := pack(&stream.Record{ID: "x"}, log, sent)
+	if got := k.whole(); got.ID != "x" || !slices.Equal(got.EventLog, want) {
 		t.Error("what was unpacked is not what was packed")
+	}
+	if got := k.record(); got.ID != "x" || got.EventLog != nil {
+		t.Errorf("without its log: %q, %d entries", got.ID, len(got.EventLog))
 	}
 }
 
@@ -323,7 +327,7 @@ func TestRecordFileRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 40 {
-		f.put(&stream.Record{Type: "record", V: 1, Seq: i, ID: "x"})
+		f.put(pack(&stream.Record{Seq: i, ID: "x"}, nil, 0))
 	}
 	f.close()
 	var seqs []int
@@ -363,9 +367,9 @@ func TestRecordFileRotates(t *testing.T) {
 func TestRecordFileBlocked(t *testing.T) {
 	var mu sync.Mutex
 	dropped := 0
-	f := &recordFile{queue: make(chan *stream.Record, 2), dropped: func() { mu.Lock(); dropped++; mu.Unlock() }}
+	f := &recordFile{queue: make(chan kept, 2), dropped: func() { mu.Lock(); dropped++; mu.Unlock() }}
 	for range 5 {
-		f.put(&stream.Record{})
+		f.put(nil)
 	}
 	if dropped != 3 {
 		t.Errorf("got %d dropped, want 3", dropped)

@@ -286,10 +286,10 @@ func (p *Proxy) notReady() string {
 }
 
 // keep hands a finished record to the ring and the file.
-func (p *Proxy) keep(rec *stream.Record, log []byte) {
-	p.ring.put(rec, log)
+func (p *Proxy) keep(k kept) {
+	p.ring.put(k)
 	if p.file != nil {
-		p.file.put(rec)
+		p.file.put(k)
 	}
 }
 

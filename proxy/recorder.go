@@ -11,22 +11,15 @@ import (
 	"github.com/streamgauge/streamgauge/stream"
 )
 
-// kept is a record in the ring. Nothing in it changes after put.
-type kept struct {
-	record *stream.Record
-	// log is the record's event_log, packed; kept apart since a reader has to ask
-	// for it.
-	log []byte
-}
+// kept is a record, and behind it its event_log, packed: the collector would have to go
+// through what has pointers. It does not change.
+type kept []byte
 
-// size is about what an entry holds in memory.
-func (k kept) size() int64 { return 1024 + int64(len(k.log)) }
-
-// pack lays the event_log of a stream out in some six bytes an event: three varints,
-// the time since the event before, its tokens and its flag.
-func pack(log []stream.Event, sent stamp.Instant) []byte {
+// pack packs a record, and the events of its stream in some six bytes each: three
+// varints, the time since the event before, its tokens and its flag.
+func pack(rec *stream.Record, log []stream.Event, sent stamp.Instant) kept {
 	var room [1 << 10]byte
-	b, before := room[:0], int64(0)
+	b, before := rec.Pack(room[:0]), int64(0)
 	for i := range log {
 		e, ok := log[i].Logged(sent)
 		if !ok {
@@ -40,8 +33,15 @@ func pack(log []stream.Event, sent stamp.Instant) []byte {
 	return bytes.Clone(b)
 }
 
-// unpack returns the event_log that was packed.
-func unpack(b []byte) (log [][3]int64) {
+// record returns the record without its event_log.
+func (k kept) record() *stream.Record {
+	rec, _ := stream.Unpack(k)
+	return rec
+}
+
+// whole returns the record with its event_log.
+func (k kept) whole() *stream.Record {
+	rec, b := stream.Unpack(k)
 	for at := int64(0); len(b) > 0; {
 		var e [3]int64
 		for i := range e {
@@ -50,10 +50,13 @@ func unpack(b []byte) (log [][3]int64) {
 		}
 		e[0] += at
 		at = e[0]
-		log = append(log, e)
+		rec.EventLog = append(rec.EventLog, e)
 	}
-	return log
+	return rec
 }
+
+// size is about what an entry holds in memory.
+func (k kept) size() int64 { return 64 + int64(len(k)) }
 
 // ring keeps the last records, bounded by number and by bytes. Puts take a lock
 // for a few stores and never wait for a reader: a reader copies the entries, not the records.
@@ -73,8 +76,7 @@ func newRing(epoch string, maxCount int, maxBytes int64) *ring {
 	return &ring{epoch: epoch, maxCount: maxCount, maxBytes: maxBytes}
 }
 
-func (r *ring) put(rec *stream.Record, log []byte) {
-	k := kept{record: rec, log: log}
+func (r *ring) put(k kept) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seq++
@@ -82,7 +84,7 @@ func (r *ring) put(rec *stream.Record, log []byte) {
 	r.bytes += k.size()
 	for len(r.items)-r.head > 1 && (len(r.items)-r.head > r.maxCount || r.bytes > r.maxBytes) {
 		r.bytes -= r.items[r.head].size()
-		r.items[r.head] = kept{}
+		r.items[r.head] = nil
 		r.head++
 	}
 	// Half of the slice is dead: move the living down, amortised over as many

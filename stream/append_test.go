@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -134,6 +135,18 @@ func TestRecordRoundTrip(t *testing.T) {
 		}
 		if d := cmp.Diff(*got, want); d != "" {
 			t.Fatalf("got - want +:\n%s", d)
+		}
+	})
+}
+
+func TestPack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := records().Draw(t, "record")
+		want.EventLog = nil // it is not packed
+		packed := append(want.Pack([]byte("x")), "log"...)
+		got, rest := Unpack(packed[1:])
+		if d := cmp.Diff(*got, want, cmpopts.EquateNaNs()); d != "" || packed[0] != 'x' || string(rest) != "log" {
+			t.Fatalf("behind %q and before %q, got - want +:\n%s", packed[0], rest, d)
 		}
 	})
 }

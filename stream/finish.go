@@ -66,6 +66,14 @@ func (m *Meter) Blind() string { return m.dec.Blind() }
 // caller's to fill. The Meter's log stays readable until Reset; Finish is
 // called once.
 func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
+	r := new(Record)
+	m.FinishInto(r, c, at)
+	return r
+}
+
+// FinishInto is Finish that writes the record to r, over another stream's: its lists
+// are used again, and so is a name that is the same.
+func (m *Meter) FinishInto(r *Record, c Cause, at stamp.Instant) {
 	if ev := m.dec.Close(); ev != nil {
 		m.event(ev, m.lastRead)
 	}
@@ -74,9 +82,10 @@ func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
 	if m.end = m.marker; m.end == 0 {
 		m.end = max(at, m.lastRead)
 	}
-	r := &Record{
+	flags, loops, finish := r.Flags[:0], r.Loops[:0], r.Finish
+	*r = Record{
 		Type: "record", V: Version,
-		Model: string(m.model), Dialect: m.o.Dialect.String(), Status: Code(m.status),
+		Model: again(r.Model, m.model), Dialect: m.o.Dialect.String(), Status: Code(m.status),
 		HeadersNS: m.since(m.headers), TTFENS: m.since(m.firstEvent), TTFTNS: m.since(m.firstToken),
 		TTFVNS: m.since(m.visible), LastTokenNS: m.since(m.lastToken), EndNS: m.since(m.end),
 		RequestReceivedNS: m.since(m.received),
@@ -87,7 +96,7 @@ func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
 		Events:          m.all, GeneratedEvents: m.events, CoalescedEvents: m.coalesced,
 		Gaps:   m.recordGaps(),
 		Stamps: m.stamps.String(), Retries: max(m.sends-1, 0), Malformed: m.malformed,
-		Loops: m.loops(),
+		Loops: m.loops(loops),
 	}
 	if m.sent != 0 {
 		r.SentMonoNS, r.SentRealNS = Some(int64(m.sent)), Some(m.sent.Realtime())
@@ -99,12 +108,19 @@ func (m *Meter) Finish(c Cause, at stamp.Instant) *Record {
 		r.CachedTokens = count(m.nativeCached)
 	}
 	if pos := m.choicePos(0); pos >= 0 {
-		r.Finish = Word(m.choices[pos].finish)
+		r.Finish = again(finish, m.choices[pos].finish)
 	}
 	r.End, r.Reason = m.judge(c)
 	r.Error = Word(m.errorText(c, r))
-	r.Flags = m.flags(r)
-	return r
+	r.Flags = m.flags(flags, r)
+}
+
+// again returns now as text: before, if it is the same.
+func again[T ~string](before T, now []byte) T {
+	if string(before) == string(now) {
+		return before
+	}
+	return T(now)
 }
 
 func (m *Meter) choicePos(index int) int {
@@ -141,9 +157,11 @@ func gapsOf(h *hist.H) Gaps {
 	}
 }
 
-// flags lists what a reader of the record must know.
-func (m *Meter) flags(r *Record) []string {
-	flags := []string{}
+// flags appends what a reader of the record must know; the list is never nil.
+func (m *Meter) flags(flags []string, r *Record) []string {
+	if flags == nil {
+		flags = []string{}
+	}
 	add := func(set bool, name string) {
 		if set {
 			flags = append(flags, name)

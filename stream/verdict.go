@@ -174,10 +174,12 @@ func (m *Meter) before(i int) stamp.Instant {
 	return 0
 }
 
-// loops ends the detectors and returns all verdicts. A suspicion that was
-// confirmed is not told beside it.
-func (m *Meter) loops() []Loop {
-	out := []Loop{}
+// loops ends the detectors and appends all verdicts to out; the list is never nil. A
+// suspicion that was confirmed is not told beside it.
+func (m *Meter) loops(out []Loop) []Loop {
+	if out == nil {
+		out = []Loop{}
+	}
 	for i := range m.detectors {
 		d := &m.detectors[i]
 		ch := &m.choices[d.choice]
