@@ -147,7 +147,8 @@ type carried struct {
 	obs   *observer // of x, until end
 	x     *exchange
 	loop  *relay.Loop
-	front *front // of an exchange that the loop has had from its request on
+	front *front         // of an exchange that the loop has had from its request on
+	all   *plainExchange // that exchange
 	s     *relay.Stream
 	last  bool // the client's connection ends with this response
 }
@@ -275,6 +276,9 @@ func (c *carried) Ended(end relay.End) {
 		return
 	}
 	c.end(end)
+	if c.front != nil {
+		c.front.recycle(c.all)
+	}
 }
 
 // closer closes exchanges in one goroutine: the streams of a decode step end together,

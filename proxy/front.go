@@ -21,6 +21,7 @@ type front struct {
 	loop   *relay.Loop
 	fields []upstream.Field // of the request that is read
 	head   []byte           // of the response that is passed on
+	free   []*plainExchange // of exchanges that are over
 }
 
 // headRoom is the room for a head and what comes of the body with it; more is
@@ -38,6 +39,29 @@ type plainExchange struct {
 	relayed relay.Exchange
 }
 
+// keepExchanges is how many are kept to be used again.
+const keepExchanges = 64
+
+// exchange returns an empty one.
+func (f *front) exchange() *plainExchange {
+	n := len(f.free) - 1
+	if n < 0 {
+		return new(plainExchange)
+	}
+	all := f.free[n]
+	f.free = f.free[:n]
+	return all
+}
+
+// recycle lets another request have an exchange that is over. It is the loop that calls
+// it, which has told its end, and nobody else has it: it is not among the open ones.
+func (f *front) recycle(all *plainExchange) {
+	if len(f.free) < keepExchanges {
+		*all = plainExchange{}
+		f.free = append(f.free, all)
+	}
+}
+
 // Request begins the exchange of a plain request.
 func (f *front) Request(client *stamp.Raw, b, room []byte) (out *relay.Exchange) {
 	p := f.p
@@ -48,7 +72,7 @@ func (f *front) Request(client *stamp.Raw, b, room []byte) (out *relay.Exchange)
 	head := &plain.head
 	f.fields = head.fields
 	received, _ := client.Stamp()
-	all := new(plainExchange)
+	all := f.exchange()
 	x := p.begin(&all.exchange, head.uri, plain.method, received)
 	if p.access != nil {
 		x.client = client.Peer()
@@ -76,7 +100,7 @@ func (f *front) Request(client *stamp.Raw, b, room []byte) (out *relay.Exchange)
 		x.obs.watch.bytes = int64(len(plain.body))
 	}
 	c := &all.answer
-	*c = carried{x: x, obs: x.obs, loop: f.loop, front: f, last: plain.last}
+	*c = carried{x: x, obs: x.obs, loop: f.loop, front: f, last: plain.last, all: all}
 	out = &all.relayed
 	out.To, out.User, out.Method, out.Answer = be.client, p.cfg.UserStamps, req.Method, c
 	out.StayHalfClosed = p.cfg.KeepHalfClosed

@@ -18,8 +18,9 @@ type kept []byte
 // pack packs a record, and the events of its stream in some six bytes each: three
 // varints, the time since the event before, its tokens and its flag.
 func pack(rec *stream.Record, log []stream.Event, sent stamp.Instant) kept {
-	var room [1 << 10]byte
-	b, before := rec.Pack(room[:0]), int64(0)
+	room := packRooms.Get().(*[]byte)
+	defer packRooms.Put(room)
+	b, before := rec.Pack((*room)[:0]), int64(0)
 	for i := range log {
 		e, ok := log[i].Logged(sent)
 		if !ok {
@@ -30,8 +31,16 @@ func pack(rec *stream.Record, log []stream.Event, sent stamp.Instant) kept {
 		b = binary.AppendVarint(b, e[2])
 		before = e[0]
 	}
+	if cap(b) <= packRoom {
+		*room = b
+	}
 	return bytes.Clone(b)
 }
+
+// packRoom is the most memory that is kept to pack in, in bytes.
+const packRoom = 64 << 10
+
+var packRooms = sync.Pool{New: func() any { return new([]byte) }}
 
 // record returns the record without its event_log.
 func (k kept) record() *stream.Record {

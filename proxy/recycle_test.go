@@ -8,8 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/streamgauge/streamgauge/sim"
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/stream"
 	"github.com/streamgauge/streamgauge/wire"
@@ -128,5 +130,44 @@ func TestRecycledObserver(t *testing.T) {
 			}
 			p.observers = sync.Pool{}
 		}
+	}
+}
+
+// An exchange in the memory of another one tells the same as the first of its kind.
+func TestRecycledExchange(t *testing.T) {
+	kinds := []struct{ request, want string }{
+		{chat("X-Request-Id: streamed"), "POST chat 200 completed  streamed m 2"},
+		{post("/v1/completions", `{"model":"m","prompt":"a"}`, "X-Request-Id: cut"), "POST completions 200 truncated  cut m 1"},
+		{post("/v1/completions", `{"model":"n","prompt":"a"}`, "X-Request-Id: busy"), "POST completions 429 failed http_status busy other 0"},
+		{get("/v1/models"), "GET models 200 plain <nil> <nil> <nil> <nil>"},
+	}
+	var log lockedBuffer
+	w := sockets(t, Config{AccessLog: &log}, func(_ int, p *sim.Played) sim.Script {
+		switch p.Header.Get("X-Request-Id") {
+		case "streamed":
+			return script(`C("a") | C("b")@2 | FIN("stop") D @3`)
+		case "cut":
+			return sim.Script{Writes: []sim.Write{{Bytes: []byte(`data: {"choices":[{"index":0,"text":"a"}]}` + "\n\n")}}, End: sim.Drop}
+		case "busy":
+			return sim.Script{Status: 429, Framing: sim.ByLength, Writes: []sim.Write{{Bytes: []byte("{}")}}}
+		}
+		return sim.Script{Framing: sim.ByLength, Writes: []sim.Write{{Bytes: []byte("{}")}}}
+	})
+	defer w.close()
+	var want []string
+	for _, a := range kinds {
+		for _, b := range kinds {
+			w.say(a.request)
+			w.say(b.request)
+			want = append(want, a.want, b.want)
+		}
+	}
+	w.shutdown()
+	var got []string
+	for _, l := range accessLines(t, &log) {
+		got = append(got, fmt.Sprint(l["method"], " ", l["route"], " ", l["status"], " ", l["end"], " ", l["reason"], " ", l["id"], " ", l["model"], " ", l["tokens"]))
+	}
+	if d := cmp.Diff(got, want); d != "" {
+		t.Errorf("got - want +:\n%s", d)
 	}
 }

@@ -3,6 +3,8 @@
 package relay
 
 import (
+	"slices"
+
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/upstream"
 )
@@ -34,8 +36,7 @@ func (l *Loop) finish(s *Stream, end End) {
 	}
 	s.over = true
 	l.mu.Lock()
-	s.live = false
-	l.open--
+	l.left(s)
 	l.mu.Unlock()
 	l.ends = append(l.ends, ended{s, end})
 
@@ -58,6 +59,16 @@ func (l *Loop) finish(s *Stream, end End) {
 		l.drop(k)
 	case l.isDismissed():
 		l.letGo(k)
+	}
+}
+
+// left notes a stream that the loop no longer has, and forgets who called it: the sink
+// may use it again when it is told the end. The caller holds mu.
+func (l *Loop) left(s *Stream) {
+	s.live = false
+	l.open--
+	if len(l.cancels) > 0 {
+		l.cancels = slices.DeleteFunc(l.cancels, func(c cancel) bool { return c.s == s })
 	}
 }
 

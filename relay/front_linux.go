@@ -390,8 +390,7 @@ func (l *Loop) back(s *Stream, err error) {
 		l.remove(s.up)
 	}
 	l.remove(s.down)
-	s.live = false
-	l.open--
+	l.left(s)
 	l.mu.Unlock()
 	x.pending.Room = nil // it is the loop's
 	early := x.Early

@@ -43,7 +43,8 @@ type Sink interface {
 	Trailer(fields []upstream.Field) []byte
 	// Ended is called once, when both sockets are out of the stream's hands, and
 	// when nothing else is ready. It is not called of an exchange that went to
-	// Serve.
+	// Serve. The stream may become another one in it, if nobody cancels it any
+	// more.
 	Ended(End)
 }
 

@@ -70,8 +70,14 @@ func (p *packer) record(r *Record) {
 	packText(p, &r.Stamps)
 	packInt(p, &r.Retries)
 	packInt(p, &r.Malformed)
-	r.Flags = packList(p, r.Flags, func(p *packer, flag *string) { packText(p, flag) })
-	r.Loops = packList(p, r.Loops, (*packer).loop)
+	r.Flags = packLen(p, r.Flags)
+	for i := range r.Flags {
+		packText(p, &r.Flags[i])
+	}
+	r.Loops = packLen(p, r.Loops)
+	for i := range r.Loops {
+		p.loop(&r.Loops[i])
+	}
 	packText(p, &r.Upstream)
 	packText(p, &r.Route)
 	packNull(p, &r.IntendedNS)
@@ -167,15 +173,13 @@ func packText[T ~string](p *packer, v *T) {
 	p.b = append(p.b, *v...)
 }
 
-// packList returns list, or what was read: never nil, as Finish's lists.
-func packList[T any](p *packer, list []T, each func(*packer, *T)) []T {
+// packLen returns list, or one that has room for what is to be read: never nil, as
+// Finish's lists.
+func packLen[T any](p *packer, list []T) []T {
 	n := len(list)
 	packInt(p, &n)
 	if p.reads {
 		list = make([]T, n)
-	}
-	for i := range list {
-		each(p, &list[i])
 	}
 	return list
 }
