@@ -25,12 +25,12 @@ const (
 	// ready is the most sockets that one wait reports.
 	ready = 256
 	// requestsAtOnce is how many requests are begun between two looks at the
-	// sockets: some 20 µs each.
-	requestsAtOnce = 8
-	// turnsAtOnce is how often the loop goes round before it lets others have its
-	// processor, if they want it. Where there is one, only that keeps a flood from
-	// holding them up until the runtime's monitor sees it, 10 ms.
-	turnsAtOnce = 64
+	// sockets: some 10 µs each.
+	requestsAtOnce = 16
+	// eventsAtOnce is how many events the loop handles, some 10 µs each, before it lets
+	// others have its processor, if they want it. Where there is one, only that keeps a
+	// flood from holding them up until the runtime's monitor sees it, 10 ms.
+	eventsAtOnce = 256
 )
 
 // Loop carries streams. Its goroutine owns everything but what mu guards.
@@ -64,18 +64,19 @@ type Loop struct {
 	told int     // of ends
 	deaf bool    // a connection could not be accepted
 
-	receiver *stamp.Receiver
-	buf      []byte  // for each receive
-	backlog  backlog // what is not yet observed
-	spans    []upstream.Span
-	heads    upstream.HeadRoom
-	rooms    [][]byte // for the requests to come
-	touched  []touched
-	events   []unix.EpollEvent
-	n        int                // of events, by the last try
-	try      func(uintptr) bool // poll into them, bound once: the poller's call would allocate it
-	napless  bool               // the system has no naps
-	slept    time.Duration      // the last time in the poller
+	receiver   *stamp.Receiver
+	buf        []byte  // for each receive
+	backlog    backlog // what is not yet observed
+	spans      []upstream.Span
+	heads      upstream.HeadRoom
+	rooms      [][]byte // for the requests to come
+	touched    []touched
+	events     []unix.EpollEvent
+	n          int                // of events, by the last try
+	try        func(uintptr) bool // poll into them, bound once: the poller's call would allocate it
+	napless    bool               // the system has no naps
+	processors int                // GOMAXPROCS, at the last look at the limits: a container's quota changes
+	slept      time.Duration      // the last time in the poller
 }
 
 // touched is a socket that a wait has reported.
@@ -97,9 +98,9 @@ type ended struct {
 
 // New starts a loop. Close ends it.
 func New(limits Limits, front Front) (*Loop, error) {
-	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), calm: make(chan struct{}), receiver: stamp.NewReceiver(), buf: make([]byte, receiveRoom), spans: make([]upstream.Span, 0, 64),
+	l := &Loop{limits: limits, front: front, idle: map[*upstream.Client][]*socket{}, done: make(chan struct{}), calm: make(chan struct{}), processors: runtime.GOMAXPROCS(0), receiver: stamp.NewReceiver(), buf: make([]byte, receiveRoom), spans: make([]upstream.Span, 0, 64),
 		events: make([]unix.EpollEvent, ready)}
-	l.try = func(uintptr) bool { l.n = l.poll(l.events); return l.n > 0 }
+	l.try = func(uintptr) bool { l.n = l.poll(); return l.n > 0 }
 	if err := l.makeSets(); err != nil {
 		return nil, err
 	}
@@ -173,27 +174,24 @@ func (l *Loop) Open() int {
 func (l *Loop) run() {
 	defer close(l.done)
 	l.tick(l.limits.every())
-	events := l.events
-	for turns := 1; ; turns++ {
-		n := l.poll(events)
-		if n == 0 {
-			if l.backlog.due() {
-				l.backlog.observe(observeAtOnce)
-				continue
-			}
-			if len(l.ends) > 0 {
-				l.tell(1)
-				continue
-			}
-			if n = l.wait(); n < 0 {
-				break // its set is broken
-			}
+	for handled := 0; ; {
+		n := 0
+		if l.backlog.due() || len(l.ends) > 0 {
+			n = l.poll()
+		} else if n = l.wait(); n < 0 {
+			break // its set is broken
 		}
-		if turns%turnsAtOnce == 0 {
+		if n == 0 { // time for what was put off, a little at once
+			l.backlog.observe(observeAtOnce)
+			l.tellFor(tellTime)
+			continue
+		}
+		if handled += n; handled >= eventsAtOnce {
+			handled = 0
 			runtime.Gosched()
 			l.backlog.ripen(stamp.Now()) // though none of those that are ready is a stream
 		}
-		due, closed := l.look(events[:n])
+		due, closed := l.look(l.events[:n])
 		if closed {
 			break
 		}
@@ -202,6 +200,7 @@ func (l *Loop) run() {
 		// A share of them, so that they do not grow where something is always ready.
 		l.tell(len(l.ends) / tellShare)
 		if due {
+			l.processors = runtime.GOMAXPROCS(0)
 			l.sweep()
 		}
 	}
@@ -241,6 +240,17 @@ func (l *Loop) touch() {
 // tellShare is the share of the streams that are over whose sinks are told between
 // two looks at the sockets when something may be ready.
 const tellShare = 16
+
+// tellTime is how long sinks are told between two looks at the sockets when nothing was
+// ready: the end of a short request takes some 3 µs, that of a stream up to 20.
+const tellTime = 10 * time.Microsecond
+
+// tellFor tells sinks of their streams' ends until some time has passed.
+func (l *Loop) tellFor(d time.Duration) {
+	for begun := stamp.Now(); len(l.ends) > 0 && stamp.Now().Sub(begun) < d; {
+		l.tell(1)
+	}
+}
 
 // tell tells up to n sinks of their streams' ends.
 func (l *Loop) tell(n int) {

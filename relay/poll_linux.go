@@ -5,7 +5,6 @@ package relay
 import (
 	"errors"
 	"os"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -44,9 +43,9 @@ func (l *Loop) knock() {
 	_, _ = unix.Write(l.wake, (*[8]byte)(unsafe.Pointer(&one))[:])
 }
 
-// poll returns the sockets that are ready now.
-func (l *Loop) poll(events []unix.EpollEvent) int {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+// poll returns how many sockets are ready now: the first of events.
+func (l *Loop) poll() int {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
 	if errno != 0 {
 		return 0
 	}
@@ -61,10 +60,14 @@ func (l *Loop) poll(events []unix.EpollEvent) int {
 // blocking call that the scheduler does know of, its monitor would take the processor
 // away again and again, and would not sleep itself.
 func (l *Loop) wait() int {
-	if l.slept < nap {
-		if n := l.nap(l.events); n > 0 {
-			return n
-		}
+	n := 0
+	if l.slept < nap && !l.napless {
+		n = l.nap()
+	} else {
+		n = l.poll()
+	}
+	if n > 0 {
+		return n
 	}
 	begun := stamp.Now()
 	l.backlog.ripen(begun)
@@ -83,7 +86,7 @@ func (l *Loop) wait() int {
 	if err := l.raw.Read(l.try); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) || control(l.outer, unix.EPOLL_CTL_MOD, l.epoll, 0, 0, 0) != nil {
 		return -1
 	}
-	if l.slept = stamp.Now().Sub(begun); l.slept < nap && !l.napless && runtime.GOMAXPROCS(0) > 1 {
+	if l.slept = stamp.Now().Sub(begun); l.slept < nap && !l.napless && l.processors > 1 {
 		// The thread that has just left the runtime's poller is ours now, and
 		// keeps away from it: another must take its place, or connections would
 		// wait for the monitor, up to 10 ms. Work to look for brings one there.
@@ -96,20 +99,17 @@ func (l *Loop) wait() int {
 // the next one comes in it. What else wants to run has the other processors.
 const nap = 2 * time.Millisecond
 
-// napping counts the loops that keep one now; half of the processors at most. That
-// is asked each time, since a container's quota changes while it runs.
+// napping counts the loops that keep one now; half of the processors at most. The
+// others just look.
 var napping atomic.Int64
 
-func (l *Loop) nap(events []unix.EpollEvent) int {
-	if l.napless {
-		return 0
-	}
+func (l *Loop) nap() int {
 	defer napping.Add(-1)
-	if 2*napping.Add(1) > int64(runtime.GOMAXPROCS(0)) {
-		return 0
+	var limit unix.Timespec
+	if 2*napping.Add(1) <= int64(l.processors) {
+		limit.Nsec = int64(nap)
 	}
-	limit := unix.Timespec{Nsec: int64(nap)}
-	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)),
 		uintptr(unsafe.Pointer(&limit)), 0, 0)
 	switch errno {
 	case 0:
