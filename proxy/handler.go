@@ -167,6 +167,7 @@ func (x *exchange) observe(req *upstream.Request, head *requestHead, body []byte
 		id = x.p.newID()
 	}
 	o := x.p.newObserver(id, x.route, &x.backend.name, dialect)
+	o.begun = x.received
 	x.obs = o
 	if len(body) <= inlineFacts {
 		o.learn(body)

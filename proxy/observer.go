@@ -43,7 +43,7 @@ type cold struct {
 	id       string
 	route    string
 	upstream atomic.Pointer[string]
-	begun    stamp.Instant
+	begun    stamp.Instant // when the exchange's request was received
 	received stamp.Instant
 	sent     stamp.Instant
 
@@ -101,7 +101,7 @@ func (p *Proxy) newObserver(id, route string, upstream *string, dialect wire.Dia
 		o.meter.Reset(options)
 	}
 	o.hot = hot{p: p}
-	o.cold = cold{id: id, route: route, begun: stamp.Now(), dialect: dialect, action: Observe, steps: o.steps[:0], watch: watch{live: p.live}}
+	o.cold = cold{id: id, route: route, dialect: dialect, action: Observe, steps: o.steps[:0], watch: watch{live: p.live}}
 	o.upstream.Store(upstream)
 	return o
 }
