@@ -20,6 +20,9 @@ import (
 // family's name.
 type Histogram = vm.PrometheusHistogram
 
+// Gauge is a number that goes up and down.
+type Gauge = vm.Gauge
+
 // Set is all metrics of one proxy. It is safe for concurrent use.
 type Set struct {
 	// One library set a family: the library sorts and formats the series, and
@@ -36,7 +39,7 @@ type Set struct {
 
 	mu        sync.RWMutex
 	byModel   map[string]*Model
-	active    map[[2]string]*vm.Gauge
+	active    map[[2]string]*Gauge
 	requests  map[requestKey]*vm.Counter
 	durations map[[2]string]*Histogram
 }
@@ -59,7 +62,7 @@ type weightedSeries struct {
 func New(version string) *Set {
 	s := &Set{
 		byModel:   map[string]*Model{},
-		active:    map[[2]string]*vm.Gauge{},
+		active:    map[[2]string]*Gauge{},
 		requests:  map[requestKey]*vm.Counter{},
 		durations: map[[2]string]*Histogram{},
 	}
@@ -179,7 +182,7 @@ func (s *Set) Model(name []byte) *Model {
 }
 
 // StreamsActive is the gauge of open observed requests of a model at an upstream.
-func (s *Set) StreamsActive(m *Model, upstream string) *vm.Gauge {
+func (s *Set) StreamsActive(m *Model, upstream string) *Gauge {
 	k := [2]string{m.Name, upstream}
 	s.mu.RLock()
 	g := s.active[k]

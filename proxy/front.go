@@ -237,7 +237,7 @@ func readPlain(b []byte, fields []upstream.Field) (r plain, ok bool) {
 		if i < 1 || !isPlain(line[:i], line[i+1:]) {
 			return r, false
 		}
-		f := upstream.Field{Name: line[:i], Value: bytes.Trim(line[i+1:], " \t")}
+		f := upstream.Field{Name: line[:i], Value: upstream.Trim(line[i+1:])}
 		switch {
 		case f.Is("Host"):
 			hosts++

@@ -167,9 +167,9 @@ func rawFields(block []byte) []upstream.Field {
 		if i <= 0 {
 			continue // the blank line at the end; the server has checked the others
 		}
-		value := bytes.Trim(line[i+1:], " \t")
+		value := upstream.Trim(line[i+1:])
 		for len(block) > 0 && (block[0] == ' ' || block[0] == '\t') {
-			more := bytes.Trim(cutLine(&block), " \t")
+			more := upstream.Trim(cutLine(&block))
 			value = append(append(bytes.Clone(value), ' '), more...)
 		}
 		fields = append(fields, upstream.Field{Name: line[:i], Value: value})

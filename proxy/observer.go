@@ -52,6 +52,7 @@ type cold struct {
 	modelName string
 	usage     bool // it asks for the usage of its stream
 	model     atomic.Pointer[metrics.Model]
+	active    *metrics.Gauge // of open streams, which counts this one
 
 	folded  int    // entries of the meter's log whose gaps are in the metrics
 	settled int    // those whose tokens are
@@ -136,8 +137,6 @@ func (o *observer) recycle() {
 	if o.meter.Kept() > keepMeter || cap(o.steps) > keepSteps {
 		return
 	}
-	o.hot = hot{p: o.p}
-	o.cold = cold{dialect: o.dialect, steps: o.steps[:0]}
 	o.p.observers.Put(o)
 }
 
@@ -176,7 +175,8 @@ func (o *observer) learn(body []byte) {
 	}
 	o.modelName = name
 	m := o.p.metrics.Model([]byte(name))
-	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Inc()
+	o.active = o.p.metrics.StreamsActive(m, *o.upstream.Load())
+	o.active.Inc()
 	o.model.Store(m)
 }
 
@@ -205,8 +205,9 @@ func (o *observer) label() *metrics.Model {
 
 // countIn moves the open stream to another model or upstream.
 func (o *observer) countIn(m *metrics.Model, upstream *string) {
-	o.p.metrics.StreamsActive(o.model.Load(), *o.upstream.Load()).Dec()
-	o.p.metrics.StreamsActive(m, *upstream).Inc()
+	o.active.Dec()
+	o.active = o.p.metrics.StreamsActive(m, *upstream)
+	o.active.Inc()
 	o.model.Store(m)
 	o.upstream.Store(upstream)
 }
@@ -357,7 +358,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 	}
 	o.facts.Wait()
 	m := o.label()
-	o.p.metrics.StreamsActive(m, *o.upstream.Load()).Dec()
+	o.active.Dec()
 	end := string(stream.Failed)
 	defer func() { o.ended = end }()
 	defer o.watch.drop(at) // of a stream that is blind, or becomes it here

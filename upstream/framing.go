@@ -86,7 +86,7 @@ func (h *head) length() (int64, error) {
 			continue
 		}
 		for item := range bytes.SplitSeq(f.Value, []byte{','}) {
-			item = bytes.Trim(item, " \t")
+			item = Trim(item)
 			// ParseUint takes a sign for an error, unlike ParseInt.
 			n, err := strconv.ParseUint(string(item), 10, 63)
 			if err != nil {

@@ -133,7 +133,7 @@ func appendFields(dst []Field, b []byte) ([]Field, error) {
 		if !ok || !IsToken(name) {
 			return dst, errors.New("header line without a name that is a token")
 		}
-		dst = append(dst, Field{name, bytes.Trim(value, " \t")})
+		dst = append(dst, Field{name, Trim(value)})
 		b = rest
 	}
 }
@@ -155,6 +155,19 @@ var tokens = func() (t [256]bool) {
 	return t
 }()
 
+// Trim returns a field's value without the spaces and tabs around it.
+func Trim(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
 // has reports whether token is in a comma list of the fields called name.
 func (h *head) has(name, token string) bool {
 	for _, f := range h.fields {
@@ -162,7 +175,7 @@ func (h *head) has(name, token string) bool {
 			continue
 		}
 		for item := range bytes.SplitSeq(f.Value, []byte{','}) {
-			if item = bytes.Trim(item, " \t"); len(item) == len(token) && fold(item, token) {
+			if item = Trim(item); len(item) == len(token) && fold(item, token) {
 				return true
 			}
 		}

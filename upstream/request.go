@@ -1,9 +1,9 @@
 package upstream
 
 import (
-	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 )
 
@@ -94,7 +94,7 @@ func (r *Request) appendHead(dst []byte, host string) ([]byte, error) {
 	if !IsToken([]byte(r.method())) {
 		return dst, fmt.Errorf("method %q is not a token", r.Method)
 	}
-	if i := bytes.IndexFunc(r.Target, func(c rune) bool { return c <= ' ' || c == 0x7f }); i >= 0 {
+	if slices.ContainsFunc(r.Target, func(c byte) bool { return c <= ' ' || c == 0x7f }) {
 		return dst, fmt.Errorf("request target %q has a space or control character", r.Target)
 	}
 	dst = append(append(dst, r.method()...), ' ')
@@ -114,7 +114,7 @@ func (r *Request) appendHead(dst []byte, host string) ([]byte, error) {
 		if !IsToken(f.Name) {
 			return dst, fmt.Errorf("header name %q is not a token", f.Name)
 		}
-		if bytes.ContainsAny(f.Value, "\r\n\x00") {
+		if slices.ContainsFunc(f.Value, func(c byte) bool { return c == '\r' || c == '\n' || c == 0 }) {
 			return dst, fmt.Errorf("value of header %q has a line break or NUL", f.Name)
 		}
 		if !f.Is("Content-Length") && !f.Is("Transfer-Encoding") {
