@@ -280,3 +280,13 @@ func TestEndBehindPending(t *testing.T) {
 		})
 	}
 }
+
+// What was called to a stream must not reach the one that has its memory next.
+func TestCancelsLeaveWithTheirStream(t *testing.T) {
+	gone, open := &Stream{live: true}, &Stream{live: true}
+	l := &Loop{open: 2, cancels: []cancel{{gone, io.EOF}, {open, io.EOF}, {gone, io.EOF}}}
+	l.left(gone)
+	if gone.live || l.open != 1 || len(l.cancels) != 1 || l.cancels[0].s != open {
+		t.Errorf("live %v, %d open, cancels %v; want one stream, and its cancel alone", gone.live, l.open, l.cancels)
+	}
+}

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
 	"github.com/streamgauge/streamgauge/stamp"
 	"github.com/streamgauge/streamgauge/wire"
 )
@@ -199,4 +202,24 @@ func TestStampsOfAMixedStreamAreTheUsers(t *testing.T) {
 			t.Errorf("%s: stamps %q, want %q", tc.name, got, tc.want)
 		}
 	}
+}
+
+// A record that is written over another one is the same as one of its own.
+func TestFinishIntoAnother(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		got := records().Draw(t, "before")
+		script := rapid.SampledFrom([][]write{
+			{{100, c("a")}, {180, c("b")}, {181, fin("length") + u(10, 12) + done}},
+			{{100, c(strings.Repeat("round and round it goes. ", 60))}},
+			{{100, with(c("a"), `"model":"m"`)}, {120, ev(`{"error":{"message":"boom","type":"internal"}}`)}},
+		}).Draw(t, "script")
+		want := measure(script, Cause{Kind: EOF})
+		m := NewMeter(Options{Dialect: wire.Chat, StoreText: true})
+		play(m, script)
+		m.FinishInto(&got, Cause{Kind: EOF}, ms(script[len(script)-1].at))
+		got.SentRealNS, want.SentRealNS = Null[int64]{}, Null[int64]{} // by the clock's reading then
+		if d := cmp.Diff(got, *want); d != "" {
+			t.Fatalf("got - want +:\n%s", d)
+		}
+	})
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Pack appends the record, without its EventLog, to dst in some 250 bytes, and returns
+// Pack appends the record, without its EventLog, to dst in some 200 bytes, and returns
 // it: for the many that are kept, and of which few are read. Unpack is its inverse.
 func (r *Record) Pack(dst []byte) []byte {
 	p := packer{b: dst}
