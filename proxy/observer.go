@@ -378,7 +378,7 @@ func (o *observer) finish(cause stream.Cause, at stamp.Instant, retries int) str
 		}
 		log := o.meter.Log()
 		o.watch.end(rec, log, o.sent, o.named(m).Name) // which books the whole stream now
-		o.p.keep(pack(rec, log, o.sent))
+		o.p.keep(rec, log, o.sent)
 		o.record = rec
 	})
 	return end

@@ -286,10 +286,10 @@ func (p *Proxy) notReady() string {
 }
 
 // keep hands a finished record to the ring and the file.
-func (p *Proxy) keep(k kept) {
-	p.ring.put(k)
+func (p *Proxy) keep(rec *stream.Record, log []stream.Event, sent stamp.Instant) {
+	p.ring.put(pack(rec, log, sent))
 	if p.file != nil {
-		p.file.put(k)
+		p.file.put(pack(rec, nil, sent)) // its queue is bounded by number only
 	}
 }
 
